@@ -33,8 +33,8 @@ type Config struct {
 	Address    string // address of the CA, as host:port
 	ServerName string // DNS name in the CA's certificate; empty: the host of Address
 	// RootFile is the path of the mesh's root certificates (PEM), read every RootPoll. While the file cannot be read or
-	// parsed, the roots read before stay trusted. Roots are additional constant roots (PEM). RootFile, Roots or both
-	// are required.
+	// parsed, the roots read before stay trusted. The field Roots contains further roots (PEM), which are constant.
+	// RootFile, Roots or both are required.
 	RootFile string
 	Roots    []byte
 	RootPoll time.Duration // period of reading RootFile and of checking the files that Envoy names; 0: 10 s
@@ -49,8 +49,8 @@ type Config struct {
 
 	// Socket is the path of the SDS socket. If it is empty, SDS is not served. Clients of the socket receive the key,
 	// so only processes of this process's user may connect. Envoy runs as the same user. Refused, if not nil, is called
-	// for each connection that was closed because its process has another or an unknown user. No connection is accepted
-	// until Refused returns.
+	// for each connection that was closed because the client runs as another or an unknown user. No connection is
+	// accepted until Refused returns.
 	Socket  string
 	Refused func(socket.Peer)
 	// OutputDir is the folder for cert-chain.pem, key.pem and root-cert.pem (OUTPUT_CERTS of Istio). If it is empty, no
@@ -76,7 +76,7 @@ type Agent struct {
 	hub      *hub
 	force    chan struct{}
 	ready    chan struct{}
-	held     chan []string // buffered, 1: the newest roots that Envoy acknowledged
+	held     chan []string // the newest roots that Envoy acknowledged; the capacity is 1
 	lastFail atomic.Pointer[failure]
 
 	mu    sync.Mutex // guards the fields below
@@ -150,9 +150,9 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// Run serves SDS, renews the certificate, and reports Envoy's acknowledged roots to the CA. When ctx ends, Run returns
-// nil. An error means that the socket cannot be served. Failed certificate requests are repeated and do not end Run.
-// Run may be called only once.
+// Run serves SDS and renews the certificate. It also tells the CA which roots Envoy has acknowledged. When ctx ends,
+// Run returns nil. An error means that the socket cannot be served. Failed certificate requests are repeated and do not
+// end Run. Run may be called only once.
 func (a *Agent) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if a.cfg.Socket != "" {
@@ -184,9 +184,9 @@ func (a *Agent) LastFailure() (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// FileFaults lists the secrets that Envoy requests by file paths and whose present files cannot be served. The list is
-// sorted by name, and nil if there are no such secrets. Secrets that the agent ignores because Envoy requests too many
-// are not listed.
+// FileFaults lists those secrets that Envoy requests by file paths and that cannot be served from the present files.
+// The list is sorted by name, and nil if there are no such secrets. Secrets that the agent ignores because Envoy
+// requests too many are not listed.
 func (a *Agent) FileFaults() []FileFault { return a.hub.files.faults() }
 
 // Renew requests another certificate and does not wait for it. If a request is under way, another one follows.

@@ -31,10 +31,10 @@ const maxToken = 64 << 10
 const holdersMethod = "/navarch.ca.v1.Holders/Report"
 
 // TLS returns a client configuration for one connection to the control plane. The server's certificate must name
-// serverName and chain to the current Roots. If serverName is empty, the transport must set the configuration's
-// ServerName, as gRPC does. The client certificate is the certificate in use; before the first certificate there is no
-// client certificate. Later roots and certificates do not change the configuration, so each connection needs its own
-// call of TLS. The caller owns the result, but must not modify the client certificate.
+// serverName and chain to one of the roots that the method Roots returns now. If serverName is empty, the transport
+// must set the configuration's ServerName, as gRPC does. The client certificate is the certificate in use; before the
+// first certificate there is no client certificate. Later roots and certificates do not change the configuration, so
+// each connection needs its own call of TLS. The caller owns the result, but must not modify the client certificate.
 func (a *Agent) TLS(serverName string) *tls.Config {
 	conf := a.verifying(serverName)
 	if id := a.current.Load(); id != nil {
@@ -134,8 +134,8 @@ func (a *Agent) acknowledged(roots []string) {
 const reportPause = 5 * time.Second
 
 // sendReports reports acknowledged root fingerprints to the CA until ctx ends, and then returns nil. A set equal to the
-// last accepted one is not sent. A failed report is repeated until a newer set replaces it. A CA without the method
-// (Unimplemented) counts as accepting.
+// last accepted one is not sent. A failed report is repeated until it succeeds or a newer set replaces it. If the CA
+// does not know the method (Unimplemented), the set counts as accepted.
 func (a *Agent) sendReports(ctx context.Context) error {
 	var reported, pending []string
 	timer := time.NewTimer(time.Hour)

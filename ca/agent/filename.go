@@ -15,11 +15,11 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 )
 
-// A file secret is an SDS secret whose name contains the paths of the PEM files to serve. The constants are parts of
-// such names. Istio defines file-cert:CERTIFICATES~KEY and file-root:CERTIFICATES (pkg/security, 1.31). Navarch adds
+// A file secret is an SDS secret whose name contains the paths of the PEM files to serve. The constants below are parts
+// of such names. Istio defines file-cert:CERTIFICATES~KEY and file-root:CERTIFICATES (pkg/security, 1.31). Navarch adds
 // file-root:CERTIFICATES~REVOCATIONS. If an object outside of the proxy's namespace requires the secret, Navarch
-// appends ~~ and the object's namespace to the name. In names with file-root:, "system" in place of CERTIFICATES means
-// the CA certificates of the container image.
+// appends ~~ and the object's namespace (the owner) to the name. In names with file-root:, "system" in place of
+// CERTIFICATES means the CA certificates of the container image.
 const (
 	ofCertificate = "file-cert:"
 	ofAuthorities = "file-root:"
@@ -134,7 +134,7 @@ func fileCertificate(name string, texts [][]byte) (*secret, error) {
 }
 
 // fileAuthorities makes the secret of the CA certificates that verify peers. A second file is optional, and contains
-// revocation lists. With it, Envoy requires a revocation list of each issuer in a peer's chain.
+// revocation lists. With a second file, Envoy requires a revocation list of each issuer in a peer's chain.
 func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 	if _, err := blocks(texts[0], "CERTIFICATE", x509.ParseCertificate); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 }
 
 // blocks parses the PEM blocks of one kind, and ignores other kinds. It skips blocks that do not parse, because Envoy
-// may understand blocks that Go does not. It fails if no block of the kind is left.
+// may understand blocks that Go does not. It fails if it can parse no block of the kind.
 func blocks[T any](text []byte, kind string, parse func([]byte) (T, error)) (out []T, err error) {
 	for rest := text; ; {
 		var block *pem.Block

@@ -10,8 +10,8 @@ import (
 // lists are revocation lists, at most one for each issuer.
 type lists []*x509.RevocationList
 
-// parseLists parses PEM with revocation lists only, at most one for each issuer. For an empty text it returns nil.
-// parseLists does not verify the signatures of the lists. Envoy does, because it has the issuers.
+// parseLists parses PEM that contains only revocation lists, at most one for each issuer. For an empty text it returns
+// nil. parseLists does not verify the signatures of the lists. Envoy does, because it has the issuers.
 func parseLists(text []byte) (lists, error) {
 	var out lists
 	for rest := text; ; {

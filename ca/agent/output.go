@@ -60,8 +60,8 @@ func (o *output) write(files map[string][]byte) error {
 	return o.prune(filepath.Base(fresh))
 }
 
-// prune removes all directories with freshPrefix except the named one: the previous directory, and directories that a
-// crash or an error has left.
+// prune removes the previous directory, and directories that a crash or an error has left. It recognises them by
+// freshPrefix, and keeps the directory with the given name.
 func (o *output) prune(except string) error {
 	entries, err := os.ReadDir(o.dir)
 	for _, e := range entries {

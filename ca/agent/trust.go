@@ -21,11 +21,12 @@ const (
 	fromPush
 )
 
-// SetTrust replaces the roots that the control plane pushed, and all revocation lists. Both arguments are PEM. There
-// must be at least one root, but there may be no lists. The roots of other sources stay. If an issuer's list in use has
-// a higher number than its pushed list, the list in use stays. A list in use is dropped if its issuer has no pushed
-// list. Errors: a text does not parse, there is no root, an issuer has two lists, or a list has no number or no key
-// identifier of its issuer. With an error nothing changes. The arguments are not retained.
+// SetTrust replaces the roots that the control plane pushed, and all revocation lists. Both arguments are PEM. The text
+// roots must contain at least one root; the text crl may be empty. Roots from the configuration, the root file and the
+// CA stay. If an issuer's list in use has a higher number than its pushed list, the list in use stays. A list in use is
+// dropped if its issuer has no pushed list. Errors: a text does not parse, there is no root, an issuer has two lists,
+// or a list has no number or no key identifier of its issuer. With an error nothing changes. The arguments are not
+// retained.
 func (a *Agent) SetTrust(roots, crl []byte) error {
 	certs, err := parseCertificates(roots)
 	if err != nil {

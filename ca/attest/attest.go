@@ -29,15 +29,15 @@ type Caller struct {
 	// token; renewals may use the certificate.
 	By string
 	// Pod is the name of the Pod that the token is bound to. It is empty if there is no Pod, or if the Pod is unknown.
-	// PodUID is the Pod's uid, or empty if unknown. A certificate and its renewals record both values of the token by
-	// which the first certificate was issued (issue.Origin).
+	// PodUID is the Pod's uid, or empty if unknown. A certificate has both values from the token that obtained the
+	// first certificate; renewals keep them (issue.Origin).
 	Pod, PodUID string
 	// AccountUID is the uid of the service account in a token. It is empty for certificates, and for tokens without the
 	// uid.
 	AccountUID string
 	// Issued is the time when the token was issued. For a certificate it is the time when a token last proved the
 	// caller's identity (issue.Follows). With Certificates.Foreign, or if the certificate does not state that time, it
-	// is the certificate's time of issue (issue.IssuedAt). It is zero if the time is unknown.
+	// is the certificate's time of issue (issue.IssuedAt). Issued is zero if the time is unknown.
 	Issued time.Time
 	// Serial is the client certificate's serial number as issue.SerialString writes it; empty for tokens.
 	Serial string
@@ -65,10 +65,10 @@ func (c Caller) Origin() issue.Origin {
 	return o
 }
 
-// Credential returns a value that distinguishes the credentials of one identity. A token has the same value as all
-// certificates that this CA issues by the token, and as their renewals. With a Pod the value is POD/UID, or POD if
-// PodUID is empty. So all tokens of one Pod share a value. Without a Pod the value is Token, or Serial if Token is
-// empty. If both are empty, the credential is unknown and the result is empty.
+// Credential returns a value that distinguishes the credentials of one identity. A token, the certificates that this CA
+// issues for the token, and their renewals all have the same value. With a Pod the value is POD/UID, or POD if PodUID
+// is empty. So all tokens of one Pod share a value. Without a Pod the value is Token, or Serial if Token is empty. If
+// both are empty, the credential is unknown and the result is empty.
 func (c Caller) Credential() string {
 	if c.Pod != "" {
 		return strings.TrimSuffix(c.Pod+"/"+c.PodUID, "/")
@@ -79,8 +79,8 @@ func (c Caller) Credential() string {
 // ProvesToBeOf reports whether the caller's credential proves that the caller belongs to a cluster. The SPIFFE ID is no
 // such proof, because Istio's IDs name a namespace and a service account, but no cluster. The result is true if the
 // parameter cluster equals c.Cluster, even if both are empty. If c.Cluster is empty, a token proves every cluster,
-// because callers of a TokenIssuer without a cluster may claim any cluster. A certificate proves no named cluster in
-// this case.
+// because callers of a TokenIssuer without a cluster may claim any cluster. If c.Cluster is empty, a certificate proves
+// no cluster that has a name.
 func (c Caller) ProvesToBeOf(cluster string) bool {
 	return c.Cluster == cluster || c.Cluster == "" && c.By == ByToken
 }

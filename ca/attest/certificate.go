@@ -20,13 +20,13 @@ import (
 // verified the certificates. Certificates is safe for concurrent use if the functions Aliases and Now are.
 type Certificates struct {
 	// TrustDomain is the trust domain of each Caller.ID. A certificate may name one of Aliases instead, such as an
-	// earlier trust domain of the mesh. Aliases is called for certificates with another trust domain. If Aliases is
-	// nil, there are no aliases.
+	// earlier trust domain of the mesh. Aliases is called only for certificates whose trust domain differs from
+	// TrustDomain. If Aliases is nil, there are no aliases.
 	TrustDomain spiffeid.TrustDomain
 	Aliases     func() []spiffeid.TrustDomain
 	// Foreign means that a CA other than Navarch's signs the client certificates. That CA may copy extensions from
-	// CSRs, so extensions about a certificate's token are ignored. Caller.Pod, PodUID, Token and Cluster are then
-	// empty.
+	// CSRs, so extensions about a certificate's token are ignored. If Foreign is true, Caller.Pod, PodUID, Token and
+	// Cluster are empty.
 	Foreign bool
 	Now     func() time.Time // nil: time.Now
 }
@@ -50,9 +50,10 @@ func (c *Certificates) Authenticate(ctx context.Context) (Caller, error) {
 }
 
 // Verify returns the caller named by a certificate whose chain the TLS handshake verified. It checks the end of
-// validity again, because a connection may outlive the certificate that opened it. It does not check the start. Errors
-// match ErrDenied. The error also matches ErrExpired if the certificate has expired. It also matches ErrIdentity if the
-// certificate is a CA's, does not have exactly one URI name, or its name is not a workload's SPIFFE ID of this mesh.
+// validity again, because a connection may outlive the certificate that opened it. It does not check the start of
+// validity. Errors match ErrDenied. The error also matches ErrExpired if the certificate has expired. It also matches
+// ErrIdentity if the certificate is a CA's, does not have exactly one URI name, or its name is not a workload's SPIFFE
+// ID of this mesh.
 func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 	now := time.Now
 	if c.Now != nil {

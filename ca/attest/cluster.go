@@ -15,8 +15,8 @@ import (
 // with the same id, and even the same key. So a token is verified only with keys of the cluster that the call names,
 // and with keys of issuers without a cluster.
 
-// shown is the cache key of a verified token: its SHA-256 and the cluster that its call names. With an empty cluster,
-// the entry is for calls of any cluster.
+// shown is the cache key of a verified token: the token's SHA-256, and the cluster of its call (clusterOf). If the
+// token's issuer has no cluster, the cluster is empty, and the entry is for calls of any cluster.
 type shown struct {
 	token   [sha256.Size]byte
 	cluster string
@@ -38,7 +38,7 @@ func (t *Tokens) remembered(token [sha256.Size]byte, cluster string) (Caller, bo
 	return Caller{}, false
 }
 
-// remember caches a verified token. If its issuer has no cluster, the entry is for calls of all clusters.
+// remember caches a verified token. If the token's issuer has no cluster, the entry is for calls of all clusters.
 func (t *Tokens) remember(token [sha256.Size]byte, cluster string, v verified) {
 	if v.caller.Cluster == "" {
 		cluster = ""
@@ -74,12 +74,12 @@ func (t *Tokens) stands(v verified) bool {
 	return v.keys.set.Load().holds(v.keyID, v.print)
 }
 
-// signed verifies a token's signature, and returns the cluster of the issuer whose key matches. Parameter name: the
-// issuer's name in the token. Parameter of: the name of the cluster; empty: all clusters. It tries the issuers with
-// this name that belong to this cluster or to no cluster. If no key matches, the error is the last one that matches
-// ErrUnavailable, or else the first one.
-func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of string) (v verified, cluster string, err error) {
-	issuers, remote, err := t.named(ctx, name, of)
+// signed verifies a token's signature, and returns the cluster of the issuer whose key matches. The issuer's name in
+// the token is name. The cluster that the call names is claimed; an empty value means any cluster. signed tries the
+// issuers with this name that belong to this cluster or to no cluster. If no key matches, the error is that of one
+// issuer: the last error that matches ErrUnavailable, or else the first error.
+func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, claimed string) (v verified, cluster string, err error) {
+	issuers, remote, err := t.named(ctx, name, claimed)
 	if len(issuers) == 0 {
 		if err == nil {
 			err = fmt.Errorf("%w: %.200q", ErrIssuer, name)
@@ -88,7 +88,7 @@ func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of 
 	}
 	head := parsed.Headers[0]
 	for _, i := range issuers {
-		v := verified{keys: i.Keys, keyID: head.KeyID, remote: remote && i.Cluster == of}
+		v := verified{keys: i.Keys, keyID: head.KeyID, remote: remote && i.Cluster == claimed}
 		found, fault := i.Keys.find(ctx, head.KeyID)
 		if fault == nil {
 			fault = checkSignature(parsed, head.Algorithm, found, &v)
@@ -106,21 +106,21 @@ func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of 
 	return verified{}, "", err
 }
 
-// named returns the issuers with a name that belong to a cluster or to no cluster. Parameter of: the name of the
-// cluster; empty: all clusters. The result remote reports whether TokensConfig.Remote knows the cluster. The error
-// matches ErrUnavailable. It means that the cluster is unknown and no issuer has the name, or that the name of an
-// issuer is not fetched yet. Issuers that are known to have the name are returned even with an error.
-func (t *Tokens) named(ctx context.Context, name, of string) (all []TokenIssuer, remote bool, err error) {
-	speaks := func(i TokenIssuer) bool { return of == "" || i.Cluster == "" || i.Cluster == of }
+// named returns the issuers with the given name that belong to the cluster claimed or to no cluster. If claimed is
+// empty, the issuers may belong to any cluster. The result remote reports whether TokensConfig.Remote knows the
+// cluster. The error matches ErrUnavailable. It means that the cluster is unknown and no issuer has the name, or that
+// the name of an issuer is not fetched yet. Issuers that are known to have the name are returned even with an error.
+func (t *Tokens) named(ctx context.Context, name, claimed string) (all []TokenIssuer, remote bool, err error) {
+	speaks := func(i TokenIssuer) bool { return claimed == "" || i.Cluster == "" || i.Cluster == claimed }
 	for _, i := range t.issuers[name] {
 		if speaks(i) {
 			all = append(all, i)
 		}
 	}
 	nameless, given := t.found, len(all) > 0
-	if !t.clusters[of] && t.cfg.Remote != nil {
+	if !t.clusters[claimed] && t.cfg.Remote != nil {
 		var i TokenIssuer
-		if i, remote = t.cfg.Remote(of); remote {
+		if i, remote = t.cfg.Remote(claimed); remote {
 			nameless, given = append(nameless[:len(nameless):len(nameless)], i), false
 		}
 	}
@@ -137,8 +137,8 @@ func (t *Tokens) named(ctx context.Context, name, of string) (all []TokenIssuer,
 			all = append(all, i)
 		}
 	}
-	if len(all) == 0 && !t.clusters[of] && !remote {
-		err = fmt.Errorf("%w: the call is of cluster %.63q (%s), which is not known here", ErrUnavailable, of, clusterMetadata)
+	if len(all) == 0 && !t.clusters[claimed] && !remote {
+		err = fmt.Errorf("%w: the call is of cluster %.63q (%s), which is not known here", ErrUnavailable, claimed, clusterMetadata)
 	}
 	return all, remote, err
 }

@@ -38,8 +38,7 @@ type memory struct {
 }
 
 // Issuer returns the issuer's name that KeysConfig.Ask returned with the keys, or that came with the keys of
-// KeysConfig.Before or Memory. The result is empty if there are no keys yet, or if the keys came from a source other
-// than Ask, without a name.
+// KeysConfig.Before or Memory. The result is empty if there are no keys yet, or if the keys came without a name.
 func (k *Keys) Issuer() string {
 	if set := k.set.Load(); set != nil {
 		return set.issuer
@@ -47,8 +46,8 @@ func (k *Keys) Issuer() string {
 	return ""
 }
 
-// learn returns nil if the issuer's name is known. If the name is unknown and the caller is patient, learn first waits
-// for a fetch of the name, unless maxWaiting other callers already wait. Errors match ErrUnavailable.
+// learn returns nil if the issuer's name is known. If the name is unknown and patient is true, learn first waits for a
+// fetch of the name, unless maxWaiting other callers already wait. Errors match ErrUnavailable.
 func (k *Keys) learn(ctx context.Context, patient bool) error {
 	if k.Issuer() != "" {
 		return nil

@@ -3,7 +3,7 @@
 // that no caller with the stream's identity has shown an unexpired credential to this process. While credentials cannot
 // be obtained, streams stay, but receive no further private keys.
 //
-// A process with a keyring knows whether credentials can be obtained. A process without a keyring infers it from the
+// A process with the CA's keys knows whether credentials can be obtained. A process without them infers it from the
 // certificates that callers show. A shown certificate that became valid long enough after a credential's end proves
 // that newer credentials could be obtained after that end.
 //
@@ -27,8 +27,8 @@ import (
 const (
 	grace  = 5 * time.Minute  // minimum time that a stream stays after its credential expired
 	spread = 10 * time.Minute // bound of an additional delay, so that streams whose credentials ended together end at different times
-	every  = 10 * time.Second // interval of the checks of Run
-	pause  = time.Hour        // if no shown certificate has a NotBefore in a longer period, perhaps no certificates could be obtained
+	every  = 10 * time.Second // interval at which Run checks the streams
+	pause  = time.Hour        // a longer gap between the NotBefore times of shown certificates may mean that none could be obtained
 )
 
 // Expiry records the ends of shown credentials, and the time since which certificates can be obtained. Safe for
@@ -39,9 +39,9 @@ type Expiry struct {
 	mu          sync.Mutex
 	newest      map[spiffeid.ID]time.Time // identity -> latest end of its shown credentials; removed grace+spread after that end
 	issuing     time.Time                 // the time since which certificates can be obtained without a gap; zero: they cannot
-	byShown     bool                      // began and seriesBegan, from shown certificates, are used in place of issuing
+	byShown     bool                      // Ended uses began and seriesBegan instead of issuing
 	began       time.Time                 // the latest NotBefore of a shown certificate
-	seriesBegan time.Time                 // when the first certificate after the last gap (pause) was shown
+	seriesBegan time.Time                 // when the first certificate after the last gap (longer than pause) was shown
 }
 
 // New returns an Expiry that knows no credential.
@@ -82,9 +82,9 @@ func (e *Expiry) noteIssuing(now time.Time, can bool) {
 	}
 }
 
-// Ended reports whether a caller's credential has expired and no unexpired credential of its identity was shown. The
-// result named issuing is the time since which newer credentials could be obtained without a gap. It is zero if the
-// credential has not expired, or if this process does not know that newer credentials can be obtained. If the
+// Ended reports whether a caller's credential has expired and no unexpired credential of the caller's identity was
+// shown. The result named issuing is the time since which newer credentials could be obtained without a gap. It is zero
+// if the credential has not expired, or if this process does not know that newer credentials can be obtained. If the
 // credential has expired but a newer one was shown, ended is false and issuing may be set. A credential with a zero
 // NotAfter never expires.
 func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing time.Time) {

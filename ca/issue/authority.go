@@ -146,9 +146,9 @@ func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, n
 	return &Authority{Epoch: epoch, Key: key, Certificate: root, Roots: []*x509.Certificate{root}}, nil
 }
 
-// anchors reports whether c, a certificate of the authority's path, is a root. It does not check the signatures of
-// certificates in Roots, because it is called for every leaf, and the check would cost a quarter of the time of
-// signing.
+// anchors reports whether c is a root. The certificate c is Certificate or one of Chain. It does not check the
+// signatures of certificates in Roots, because it is called for every leaf, and the check would cost a quarter of the
+// time of signing.
 func (a *Authority) anchors(c *x509.Certificate) bool {
 	if !bytes.Equal(c.RawSubject, c.RawIssuer) {
 		return false

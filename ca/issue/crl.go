@@ -25,14 +25,14 @@ type Revoked struct {
 	Reason int
 }
 
-// CRL signs the authority's revocation list and returns it as DER. number is 0 to 2^159-1. The caller must make it
-// greater than the number of the previous list. The list begins (thisUpdate) at now-Backdate, for peers with slow
-// clocks. It ends (nextUpdate) with a.Certificate, because peers refuse every certificate once a list is outdated.
-// Entries are sorted by serial number. If several entries have the same serial number, only the entry with the earliest
-// time is used. revoked may be empty. If random is nil, crypto/rand is used. Errors match ErrAuthority if the authority
-// has no key or certificate, or if its certificate ended at now-Backdate or earlier. They match ErrNoCRL if the
-// certificate does not allow lists (CanRevoke). Any other error means that a serial number, the list's number or a
-// reason is invalid, or that reading random or signing failed.
+// CRL signs the authority's revocation list and returns it as DER. The argument number must be between 0 and 2^159-1,
+// and should be greater than the number of the previous list. The list begins (thisUpdate) at now-Backdate, for peers
+// with slow clocks. It ends (nextUpdate) when a.Certificate ends, because peers refuse every certificate once a list is
+// outdated. Entries are sorted by serial number. If several entries have the same serial number, only the entry with
+// the earliest time is used. revoked may be empty. If random is nil, crypto/rand is used. Errors match ErrAuthority if
+// the authority has no key or certificate, or if its certificate ended at now-Backdate or earlier. They match ErrNoCRL
+// if the certificate does not allow lists (CanRevoke). Any other error means that a serial number, the list's number or
+// a reason is invalid, or that reading random or signing failed.
 func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random io.Reader) ([]byte, error) {
 	if random == nil {
 		random = rand.Reader

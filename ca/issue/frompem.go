@@ -26,10 +26,10 @@ type Files struct {
 }
 
 // FromPEM parses a user's CA, and calls Verify to check that peers will accept the CA's leaves. Files.Lists may have at
-// most 64 KiB, and at most one list of each issuer. Each list must be well-formed, unexpired and numbered. If the files
-// contain the issuer of a list, the issuer must have signed the list. No list may revoke ca-cert.pem or a certificate
-// of its chain. The result does not share memory with f. Errors name the faulty file, unless Verify cannot sign a first
-// leaf.
+// most 64 KiB, and at most one list of each issuer. Each list must be well-formed and unexpired, and must have a CRL
+// number. If the files contain the issuer of a list, the issuer must have signed the list. No list may revoke
+// ca-cert.pem or a certificate of its chain. The result does not share memory with f. Errors name the faulty file,
+// except if signing a trial leaf fails.
 func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Authority, error) {
 	certs, err := Certificates(f.Cert)
 	if err != nil {
@@ -68,10 +68,10 @@ func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Au
 	return a, nil
 }
 
-// Verify returns an error if peers with a.Roots would refuse leaves signed by a for trust domain td. Examples are an
-// unsupported or wrong key, a certificate that may not sign others or is not valid at now, a path length that is too
-// short, a chain that does not reach a root, and name constraints that exclude td. Key and Certificate must not be nil.
-// Errors name the faulty file, unless a first signature with the key fails.
+// Verify returns an error if peers with a.Roots would refuse leaves signed by a for trust domain td. Causes include an
+// unsupported or wrong key, a certificate that may not sign others or is not valid at now, and a path length that is
+// too short. Other causes are a chain that does not reach a root, and name constraints that exclude td. Key and
+// Certificate must not be nil. Errors name the faulty file, except if signing a trial leaf fails.
 func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 	if err := checkKey(a.Key.Public()); err != nil {
 		return fmt.Errorf("ca-key.pem: %w", err)
@@ -99,16 +99,16 @@ func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 	return a.probe(td, now)
 }
 
-// checkCA returns an error if c cannot be an issuer above a leaf. The parameter between is the number of issuers
+// checkCA returns an error if c cannot be an issuer above a leaf. The parameter issuersBelow is the number of issuers
 // between c and the leaf.
-func checkCA(c *x509.Certificate, between int, now time.Time) error {
+func checkCA(c *x509.Certificate, issuersBelow int, now time.Time) error {
 	switch {
 	case !c.BasicConstraintsValid || !c.IsCA:
 		return errors.New("is not a CA certificate (basic constraints: CA:TRUE is missing)")
 	case c.KeyUsage != 0 && c.KeyUsage&x509.KeyUsageCertSign == 0:
 		return errors.New("key usage does not include keyCertSign")
-	case (c.MaxPathLen > 0 || c.MaxPathLenZero) && c.MaxPathLen < between:
-		return fmt.Errorf("path length %d is too short for the %d issuers below it", c.MaxPathLen, between)
+	case (c.MaxPathLen > 0 || c.MaxPathLenZero) && c.MaxPathLen < issuersBelow:
+		return fmt.Errorf("path length %d is too short for the %d issuers below it", c.MaxPathLen, issuersBelow)
 	case now.Before(c.NotBefore):
 		return fmt.Errorf("not valid before %s", stamp(c.NotBefore))
 	case !now.Before(c.NotAfter):

@@ -9,7 +9,7 @@ import (
 // Origin identifies the token by which the first leaf of a series of renewals was issued. All leaves of the series have
 // the same Origin. So limits per token count the series once.
 type Origin struct {
-	Pod    string `asn1:"utf8"` // name of the Pod that the token was bound to; empty: unbound
+	Pod    string `asn1:"utf8"` // name of the Pod that the token was bound to; empty: the token was not bound to a Pod
 	PodUID string `asn1:"utf8"` // uid of the Pod; empty: not in the token
 	// Token identifies a token that is bound to no Pod. If the first leaf had no Origin, Token is that leaf's serial
 	// number.

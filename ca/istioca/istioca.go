@@ -22,8 +22,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Names of the Secrets, and the type of Secrets with istiod's own root. If istiod runs with
-// USE_CACERTS_FOR_SELF_SIGNED_CA, it keeps its own root in cacerts.
+// userSecret and istiodSecret are the names of the Secrets. istiodType is the type of a Secret with istiod's own root.
+// If istiod runs with USE_CACERTS_FOR_SELF_SIGNED_CA, it keeps its own root in cacerts.
 const (
 	userSecret   = "cacerts"
 	istiodSecret = "istio-ca-secret"
@@ -43,7 +43,8 @@ type Secrets struct {
 	log       *slog.Logger
 	now       atomic.Pointer[found]
 
-	known, failing bool // used by Run alone; known: a read has succeeded; failing: the last read failed
+	// Only Run uses these fields. known: a read has succeeded. failing: the last read failed.
+	known, failing bool
 }
 
 // found is the result of a read.

@@ -8,9 +8,9 @@ import (
 
 // An allowance is a replica's permission to renew a number of certificates while etcd is away. The replica records the
 // allowance in etcd in advance. The allowance lasts for an hour or more after etcd is lost. An attacker who cuts
-// replicas off from etcd gets at most the certificates of the allowance. All of them end by Allowance.Last, and none is
-// for an identity that this replica knew to be revoked. Decisions that depend on the issued certificates assume that
-// every recorded allowance was used up. So an allowance delays three changes, until Allowance.Last or until a newer
+// replicas off from etcd gets at most the certificates of the allowance. These certificates end by Allowance.Last. They
+// are not for identities that this replica knew to be revoked. Decisions that depend on the issued certificates count
+// every recorded allowance as used up. So an allowance delays three changes, until Allowance.Last or until a newer
 // allowance replaces it. A root that is not in the allowance's trust bundle does not start to sign, unless an operator
 // forces it. The allowance's epoch (signing certificate) is not retired. An identity that was denied after the
 // allowance was recorded is not restored.
@@ -19,7 +19,7 @@ const (
 	allowanceLife  = 75 * time.Minute // replaced every 15 min, so that at least an hour is left when etcd goes away
 	allowanceEvery = 15 * time.Minute // interval at which a new allowance is recorded
 	allowanceTTL   = 4 * time.Hour    // longest remaining lifetime of a certificate when it is issued
-	renewalsOfOne  = 2                // renewals of the same certificate; more than 1, since a response may be lost
+	renewalsOfOne  = 2                // permitted renewals of one certificate; above 1, since a response may be lost
 )
 
 // ErrAllowance means that this replica's allowance does not cover a renewal, or cannot be written to disk. The error's
@@ -29,13 +29,14 @@ var ErrAllowance = errors.New("not issued while etcd cannot record it")
 // Allowance permits one replica to renew a number of certificates without etcd. It is stored in etcd and on the
 // replica's disk. Each field is fixed when the allowance is recorded.
 type Allowance struct {
-	Replica    string    `json:"replica"`    // a random name, stored in the replica's data directory
-	Epoch      uint64    `json:"epoch"`      // number of the signing certificate (epoch) that signs the renewals
-	Generation uint64    `json:"generation"` // generation of the trust bundle that is delivered with the renewals
-	Version    uint64    `json:"version"`    // version of the keyring's record under which the allowance was recorded
-	Until      time.Time `json:"until"`      // no renewal is issued after this time
-	Last       time.Time `json:"last"`       // no certificate of this allowance ends later
-	Count      int       `json:"count"`      // number of permitted renewals
+	Replica    string `json:"replica"`    // a random name, stored in the replica's data directory
+	Epoch      uint64 `json:"epoch"`      // number of the signing certificate (epoch) that signs the renewals
+	Generation uint64 `json:"generation"` // generation of the trust bundle that is delivered with the renewals
+	// Version is the version of the record (the keyring without its keys) when the allowance was recorded.
+	Version uint64    `json:"version"`
+	Until   time.Time `json:"until"` // no renewal is issued after this time
+	Last    time.Time `json:"last"`  // no certificate of this allowance ends later
+	Count   int       `json:"count"` // number of permitted renewals
 }
 
 // allowance returns a new allowance for the keyring's record r, which must have an active epoch.

@@ -34,7 +34,7 @@ type allowanceFile struct {
 	file   *os.File // open at its end; nil: no renewal can be issued
 	issued []Issue  // renewals that are not yet in etcd's journal
 
-	shownLeft atomic.Int64 // last result that remaining computed
+	shownLeft atomic.Int64 // last number that the method remaining computed
 }
 
 // allowanceHeader is the first line of the file.
@@ -48,8 +48,8 @@ type allowanceHeader struct {
 
 var errCopied = errors.New("it is a copy of the file of the allowance, and another replica may renew from the original")
 
-// copied returns errCopied if the header's Made differs from the file's creation time, made. Unknown times are
-// accepted.
+// copied returns errCopied if the header has another creation time than the file. The parameter made is the file's
+// creation time. If one of the two times is zero (unknown), copied returns nil.
 func (k allowanceHeader) copied(made time.Time) error {
 	if k.Made.IsZero() || made.IsZero() || k.Made.Equal(made) {
 		return nil
@@ -58,7 +58,7 @@ func (k allowanceHeader) copied(made time.Time) error {
 }
 
 // readAllowance reads the file from dir. A copied or damaged file is renamed, and no more renewals are issued from its
-// allowance. The renewals that can be read from the renamed file go to the journal in etcd.
+// allowance. The renewals that it could read from the file still go to the journal in etcd.
 func readAllowance(dir string, log *slog.Logger) *allowanceFile {
 	s := &allowanceFile{balance: newBalance(Allowance{})}
 	if dir == "" {
@@ -102,8 +102,8 @@ func readAllowance(dir string, log *slog.Logger) *allowanceFile {
 	return s
 }
 
-// readLines adds the file's lines to s and returns the first line. The error names the first line that does not decode;
-// all other lines are used.
+// readLines adds the file's lines to s and returns the first line. The error names the first line that does not decode.
+// All other lines are used.
 func (s *allowanceFile) readLines(whole []byte) (recorded allowanceHeader, bad error) {
 	n := 0
 	for line := range bytes.Lines(whole) {
@@ -258,7 +258,7 @@ func (k *Keyring) renewAllowance(ctx context.Context) error {
 }
 
 // handOver journals the renewals that were issued without etcd. If the renewed certificate was revoked meanwhile, the
-// renewal is journalled and then revoked. Journalling twice is harmless.
+// renewal is journalled and then revoked. Journalling a renewal twice is harmless.
 func (k *Keyring) handOver(ctx context.Context, s *allowanceFile) error {
 	if len(s.issued) == 0 {
 		return nil

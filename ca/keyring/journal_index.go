@@ -11,14 +11,14 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Issue is one entry of the journal: for a certificate, a report (Report) or an aggregate (Many).
+// Issue is one entry of the journal. It is for a certificate, or it is a report (Report) or an aggregate (Many).
 type Issue struct {
 	Serial     string    `json:"s"`              // serial number of the certificate, lower-case hexadecimal; empty in an aggregate
 	Identity   string    `json:"i,omitempty"`    // SPIFFE ID in the certificate
 	Epoch      uint64    `json:"e,omitempty"`    // the epoch that signed the certificate; 0 in a report
 	Generation uint64    `json:"g"`              // generation of the trust bundle delivered with the certificate
 	NotBefore  time.Time `json:"b,omitzero"`     // start of the certificate; in whole seconds, UTC, like NotAfter
-	NotAfter   time.Time `json:"a"`              // end of the certificate, or of the report
+	NotAfter   time.Time `json:"a"`              // end of the certificate; in a report: when the report expires
 	By         string    `json:"by,omitempty"`   // kind of the credential, as attest.Caller.By
 	Pod        string    `json:"pod,omitempty"`  // name of the caller's Pod; empty: unknown
 	Peer       string    `json:"peer,omitempty"` // network address of the caller
@@ -28,7 +28,7 @@ type Issue struct {
 	// Previous is the serial number of the certificate that this one renewed over mTLS. Empty: the caller showed a
 	// token.
 	Previous string `json:"prev,omitempty"`
-	// Report marks an entry that is a report: the holder of certificate Serial has the trust bundle of Generation.
+	// Report marks a report: the holder of the certificate with this Serial has the trust bundle of this Generation.
 	Report bool `json:"rep,omitempty"`
 	// Many marks an aggregate entry for certificates of Identity that are not journalled one by one (journal_quota.go).
 	// If Origin is set, all of them have this Origin. NotAfter is the end of the last of these certificates, rounded up
@@ -82,8 +82,8 @@ func (c *journalIndex) add(i Issue) {
 	}
 }
 
-// read adds the journal entries of blobs. After an error, the index lacks the entries of the blob that does not decode
-// and of the blobs after it.
+// read adds the journal entries in the given blobs. After an error, the index lacks the entries of the blob that does
+// not decode and of the blobs after it.
 func (c *journalIndex) read(blobs []kv.Blob, at int64) error {
 	for _, blob := range blobs {
 		var batch []Issue
@@ -135,8 +135,8 @@ func (c *journalIndex) lastEnd(epoch uint64) time.Time {
 	return end
 }
 
-// unawareUntil looks for unexpired allowances that were recorded under older versions of the record. It returns the end
-// of their last certificate, or zero without such allowances.
+// unawareUntil looks for unexpired allowances that were recorded under an older version of the keyring's record. It
+// returns the latest end of a certificate that they permit. It returns zero if there are no such allowances.
 func (c *journalIndex) unawareUntil(version uint64, now time.Time) (end time.Time) {
 	for _, a := range c.allowances {
 		if a.Version < version && !a.ended(now) && a.Last.After(end) {
@@ -146,8 +146,8 @@ func (c *journalIndex) unawareUntil(version uint64, now time.Time) (end time.Tim
 	return end
 }
 
-// aggregated lists the identities that have unexpired aggregate entries, sorted, each with the end of its last
-// certificate.
+// aggregated lists the identities with unexpired aggregate entries, sorted. Denial.Until is the end of the identity's
+// last aggregated certificate.
 func (c *journalIndex) aggregated(now time.Time) (out []Denial) {
 	last := map[string]time.Time{}
 	for m, end := range c.many {
@@ -174,8 +174,8 @@ func (c *journalIndex) aggregatedUntil(identity string, now time.Time) (until ti
 // missing lists the holders without the trust bundle of a generation, sorted by identity, and then by the concatenation
 // of Pod and serial number. Only holders of unexpired leaves count. A leaf has the bundle if it was issued with this or
 // a later bundle, or if its holder reported the bundle. A holder is not listed if its leaf, a renewal of its leaf, or
-// another leaf of its Pod has the bundle. Unexpired aggregates and allowances of older generations are listed too, with
-// Holder.Many set.
+// another leaf of the same identity and Pod has the bundle. Unexpired aggregates and allowances of older generations
+// are listed too, with Holder.Many set.
 func (c *journalIndex) missing(generation uint64, now time.Time) []Holder {
 	type place struct{ identity, pod string }
 	pods, counts := map[place]bool{}, map[string]bool{}

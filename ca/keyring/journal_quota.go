@@ -18,12 +18,12 @@ import (
 // identity can fill etcd. Each replica counts the bytes of the unexpired entries that it has added for an identity. A
 // replica that leads (Config.Leads) when it starts also counts the entries that are in the journal already.
 //
-// An identity beyond its quota still gets certificates, since it may have many legitimate workloads. Aggregates then
-// replace its new entries. An aggregate is one entry for many certificates, without serial numbers. It states only when
-// the last of them ends. An aggregate suffices to deny the identity, and to determine how long an epoch (a signing
-// certificate) is in use. Two operations need single entries. A rotation waits until the aggregated certificates that
-// were delivered without the new root have ended. A revocation by serial number is refused if an aggregate may include
-// a renewal of the certificate.
+// An identity beyond its quota still gets certificates, since it may have many legitimate workloads. Its further
+// certificates are journalled in aggregates. An aggregate is one entry for many certificates. It has no serial numbers,
+// only the end of the last of these certificates. An aggregate suffices to deny the identity, and to determine how long
+// an epoch (a signing certificate) is in use. Two operations need an entry for each certificate. A rotation waits until
+// the aggregated certificates that were delivered without the new root have ended. A revocation by serial number is
+// refused if an aggregate may include a renewal of the certificate.
 //
 // An identity may be the service account of thousands of Pods, so each origin has a quota too, within the quota of its
 // identity. An origin is the Pod that a token is bound to, or one unbound token. All certificates that were issued for
@@ -39,8 +39,8 @@ const (
 )
 
 // OriginOf returns a digest of a credential for Issue.Origin: 12 lower-case hexadecimal digits. The digest of an empty
-// credential is empty. Callers pass the result of attest.Caller.Credential. It is equal for a token, for the
-// certificates that were issued for the token, and for their renewals.
+// credential is empty. Callers pass the result of attest.Caller.Credential. That credential is the same for a token,
+// for the certificates issued for the token, and for their renewals.
 func OriginOf(credential string) string {
 	if credential == "" {
 		return ""
@@ -55,7 +55,7 @@ type journalQuota struct {
 
 	mu         sync.Mutex // a leaf lock: no other lock is taken while it is held
 	identities map[string]*account
-	sweep      int // from this number of identities on, a new one first causes the removal of empty accounts
+	sweep      int // at this number of identities, empty accounts are removed before a new one is added
 }
 
 // account counts the bytes of one identity, and of each of its origins.
@@ -64,7 +64,7 @@ type account struct {
 	origins map[string]*counted
 }
 
-// counted counts the bytes of entries, by the hour in which their certificates end.
+// counted counts the bytes of journal entries, by the hour in which their certificates end.
 type counted struct {
 	bytes int
 	ends  []ending
@@ -122,8 +122,8 @@ func (t *journalQuota) add(i Issue, bytes int, now time.Time) granularity {
 	return perCertificate
 }
 
-// room reports whether a further entry fits the quota. If necessary, room first stops counting entries that ended long
-// ago.
+// room reports whether a further entry fits the quota. If it does not fit at first, room calls forget and compares
+// again.
 func (c *counted) room(bytes, most int, now time.Time) bool {
 	if c.bytes+bytes > most {
 		c.forget(now)
@@ -143,7 +143,7 @@ func (c *counted) count(bytes int, end time.Time) {
 	c.ends = append(c.ends, ending{hour, bytes})
 }
 
-// forget stops counting entries that ended long ago. By then prune may have deleted them from etcd.
+// forget stops counting entries whose certificates ended so long ago that prune may have deleted the entries from etcd.
 func (c *counted) forget(now time.Time) {
 	c.ends = slices.DeleteFunc(c.ends, func(e ending) bool {
 		gone := now.Sub(time.Unix((e.hour+1)*int64(coarse/time.Second), 0)) > clockTolerance+pruneEvery
@@ -206,9 +206,10 @@ func (k *Keyring) seed(ctx context.Context) {
 }
 
 // fold counts the entries of a batch against the quotas. It lets entries beyond a quota join an aggregate, and sets
-// their field folded. A batch has at most maxCoarse aggregates. At this limit an entry joins an existing aggregate. If
-// the batch has no aggregate that fits, the entry stays single. fold acknowledges and drops reports (Issue.Report)
-// beyond a quota, since an aggregate does not identify holders. It returns the other entries.
+// their field folded. A batch has at most maxCoarse aggregates. At this limit an entry can only join an existing
+// aggregate of its origin or its whole identity. An entry without such an aggregate stays single. fold acknowledges and
+// drops reports (Issue.Report) beyond a quota, since an aggregate does not identify holders. It returns the other
+// entries.
 func (k *Keyring) fold(batch []*entry) []*entry {
 	now := k.cfg.Now()
 	seen := map[many]bool{}
@@ -234,7 +235,7 @@ func (k *Keyring) fold(batch []*entry) []*entry {
 }
 
 // many is the key of an aggregate. A transaction writes one blob for each key. The blob's path contains the key and the
-// full hour by which the last certificate of the transaction ends. A later blob with the same path replaces it.
+// end of the last certificate, rounded up to a full hour. A later blob with the same path replaces the earlier one.
 type many struct {
 	identity, origin  string // an empty origin stands for all origins
 	epoch, generation uint64

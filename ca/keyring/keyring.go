@@ -38,7 +38,7 @@ var (
 	ErrStale = errors.New("the keyring has moved on")
 	// ErrRevoked: the identity, or the certificate to renew, is revoked.
 	ErrRevoked = errors.New("the identity is revoked")
-	// ErrRotating: a prepared epoch waits to sign already. Abort the rotation, force it, or wait.
+	// ErrRotating: an epoch is prepared already, and waits to sign. Abort the rotation, force it, or wait.
 	ErrRotating = errors.New("a rotation is under way")
 	// ErrNoRotation: no epoch is prepared.
 	ErrNoRotation = errors.New("there is no rotation to abort or force")
@@ -50,9 +50,9 @@ type Config struct {
 	Sealer      seal.Sealer // encrypts the signing keys under the key encryption key
 	Mesh        string      // the mesh's name; sealed values of another mesh do not open
 	TrustDomain spiffeid.TrustDomain
-	// Dir is the data directory, which New creates. It has the digest of the newest verified record, the sealed keyring
-	// and the allowance. The record is the keyring without its keys. If Dir is empty, nothing is stored, and there is
-	// no allowance.
+	// Dir is the data directory, which New creates. It stores the sealed keyring, the allowance, and the digest of the
+	// newest verified record. A record is the keyring without its keys. If Dir is empty, nothing is stored, and there
+	// is no allowance.
 	Dir string
 	// CACerts is the source of the user's own CA. The keyring reads the source again after each read of etcd. A new CA
 	// certificate becomes an epoch, and its key is stored in etcd, encrypted. If CACerts is nil or has no CA, the
@@ -61,23 +61,24 @@ type Config struct {
 	RootTTL time.Duration // lifetime of roots that the keyring makes; 0: 10 years
 	// MaxRevoked bounds the revoked certificates of all issuers together, and thereby the size of the revocation lists.
 	// Each entry takes 36 bytes on the wire to each proxy. Envoy keeps 54 bytes for each entry in each TLS context
-	// (cluster or listener). With 1,000 entries, a sidecar with 2,000 clusters needs 108 MB for them. The maximum is
-	// 5,000; 0: 1,000.
+	// (cluster or listener). With 1,000 entries, a sidecar with 2,000 clusters needs 108 MB for them. 0 means 1,000.
+	// The maximum is 5,000.
 	MaxRevoked int
 	// IdentityBytes is each identity's quota in the journal of issued certificates, in bytes. Each replica counts for
 	// itself. One origin (Issue.Origin) may use a sixteenth of the quota. Entries beyond a quota are aggregated
 	// (Issue.Many). 0: 32 MiB.
 	IdentityBytes int
-	// Allowance is the number of renewals that this replica may issue while etcd is away. 0, or an empty Dir: none.
+	// Allowance is the number of renewals that this replica may issue while etcd is away. If Allowance is 0 or Dir is
+	// empty, it may issue no renewal.
 	Allowance int
 	Every     time.Duration // pause between reads of etcd, CACerts and Leads; a change in etcd ends the pause; 0: 5 s
 	Retry     time.Duration // longest pause after a failure; 0: 15 s
 	Answer    time.Duration // timeout for reading the keyring from etcd, after which etcd counts as away; 0: 5 s
 	// Peers sends a nonce to the other replicas, and returns the answers that they made with Seen. An error joins the
 	// failures of single replicas; the answers of the others are returned too. The context ends after 5 s. A starting
-	// replica calls Peers once before it trusts etcd. If etcd was rolled back, a running replica remembers a newer
-	// record. Later the replica calls Peers again after each pause (PeersEvery). Without any answer the replica
-	// continues, so that the first replica of a mesh can start. nil: there are no peers.
+	// replica calls Peers once before it trusts etcd. If etcd was rolled back, a running peer remembers a newer record.
+	// If no peer answers, the replica continues, so that the first replica of a mesh can start. It calls Peers again
+	// after each pause (PeersEvery). nil: there are no peers.
 	Peers      func(ctx context.Context, nonce []byte) ([][]byte, error)
 	PeersEvery time.Duration // longest pause between calls of Peers; shorter until a peer has answered; 0: 1 min
 	// Roots returns the roots that State.Claimed may have. A replica uses Claimed until it has verified the keyring for
@@ -86,10 +87,10 @@ type Config struct {
 	// either, Claimed has all roots in etcd.
 	Roots func() ([]*x509.Certificate, error)
 	// Leads reports whether this replica maintains the keyring. A replica that leads creates a missing keyring,
-	// prepares successors, ends rotations, prunes the journal, encrypts again after a rotation of the key encryption
-	// key, and records its allowance. Several replicas may lead. Each transaction compares the record's revision, so
-	// only one of several competing changes is written. Leads must be safe for concurrent use. nil: the replica always
-	// leads.
+	// prepares new epochs, ends rotations, prunes the journal, and records its allowance. It also encrypts the keyring
+	// again after a rotation of the key encryption key. Several replicas may lead. Each transaction compares the
+	// record's revision, so only one of several competing changes is written. Leads must be safe for concurrent use.
+	// nil: the replica always leads.
 	Leads  func() bool
 	Logger *slog.Logger     // nil: slog's default
 	Now    func() time.Time // nil: time.Now
@@ -101,7 +102,7 @@ type Config struct {
 // Clock is the part of store/clock's Clock that the keyring uses. It must be safe for concurrent use.
 type Clock interface {
 	Off() error                // the reason not to trust this machine's time; nil: it is trusted
-	Sure() (time.Time, error)  // a time that has certainly passed, for expiry and pruning; the error is that of Off
+	Sure() (time.Time, error)  // a time that has certainly passed, for expiry and pruning; returns the error of Off
 	Compared() <-chan struct{} // returns a channel that is closed once the other clocks have been read
 	Word() clock.Word          // this process's clock report for a peer
 	// Heard stores a peer's clock report. roundTrip is the duration of the request for the report.
@@ -255,8 +256,8 @@ func (k *Keyring) show(s *State, fence int64) {
 }
 
 // Run maintains the keyring in three goroutines until ctx ends, and then returns nil. Call Run once. If one of the
-// goroutines fails or panics, Run ends earlier and returns its error. Append, Held, Rotate, Abort, Status, Revoke and
-// Restore depend on Run: without it they block until their contexts end.
+// goroutines fails or panics, Run ends earlier and returns that goroutine's error. Append, Held, Rotate, Abort, Status,
+// Revoke and Restore depend on Run: without it they block until their contexts end.
 func (k *Keyring) Run(ctx context.Context) error {
 	return loop.Run(ctx, loop.Task{Name: "keyring", Run: k.loop},
 		loop.Task{Name: "journal", Run: k.journal}, loop.Task{Name: "peers", Run: k.pollPeers})
@@ -307,7 +308,7 @@ func (k *Keyring) loop(ctx context.Context) error {
 	}
 }
 
-// logResult logs each new error once, and the end of errors.
+// logResult logs an error if its text differs from that of the previous error. It also logs when errors end.
 func (k *Keyring) logResult(err error) {
 	text := ""
 	// These two errors end by themselves shortly after the start.
@@ -342,8 +343,9 @@ func (k *Keyring) refreshAndAdvance(ctx context.Context) error {
 	return err
 }
 
-// ask lets the goroutine of loop call the function do after a refresh, and returns the error of do. Only that goroutine
-// may use the data that do needs. If ctx ends first, ask returns the error of ctx, and do may still run.
+// ask passes the function do to the goroutine of the method loop, which calls it after a refresh. ask returns the error
+// of do. Only that goroutine may use the data that do needs. If ctx ends first, ask returns the error of ctx, and do
+// may still run.
 func (k *Keyring) ask(ctx context.Context, do func(context.Context) error) error {
 	j := job{do: do, done: make(chan error, 1)}
 	select {

@@ -57,8 +57,8 @@ func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []k
 	return fmt.Errorf("the keyring changed %d times meanwhile: %w", tries, kv.ErrConflict)
 }
 
-// advance prepares a successor if the active root is near its end. Otherwise it applies the function step to the
-// record.
+// advance prepares a new epoch if the active root is near its end. Otherwise it calls the function step, which makes
+// the due changes of the epochs' statuses.
 func (k *Keyring) advance(ctx context.Context) error {
 	return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
 		sure, err := k.cfg.Clock.Sure()
@@ -86,7 +86,7 @@ func (k *Keyring) advance(ctx context.Context) error {
 	})
 }
 
-// readJournal adds new journal entries to the index, and reads the allowances. The record must have been read before.
+// readJournal adds new journal entries to the index, and reads the allowances. Callers must read the record first.
 func (k *Keyring) readJournal(ctx context.Context) error {
 	if k.index == nil {
 		k.index = newJournalIndex()
@@ -193,8 +193,9 @@ type Report struct {
 	Denied     []Denial             `json:"denied,omitempty"`            // as State.Denied
 	// KEKs names the key encryption keys in use (seal.KEK), sorted, each once. They encrypt the keyring, the private
 	// keys and registry credentials of Secrets, the MAC key of ca/vault, and the kubeconfigs of other clusters. After a
-	// rotation the previous key is listed until all these values are encrypted again. That takes about a minute, and a
-	// second more for each 32 Secrets. Empty: unknown, because this replica cannot unseal the keyring.
+	// rotation of the key encryption key, the previous one is listed until all these values are encrypted again. That
+	// takes about a minute, and a second more for each 32 Secrets. Empty: unknown, because this replica cannot unseal
+	// the keyring.
 	KEKs []string `json:"keks,omitempty"`
 }
 

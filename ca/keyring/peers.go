@@ -24,7 +24,7 @@ import (
 const (
 	purposeSeen = "keyring-seen"
 	nonceBytes  = 32
-	peersBudget = 5 * time.Second // timeout of one round
+	peersBudget = 5 * time.Second // timeout for querying all peers once (a round)
 	peersFirst  = time.Second     // longest pause after the first round without answers; doubles up to PeersEvery
 )
 
@@ -137,7 +137,7 @@ func (k *Keyring) open(ctx context.Context, sealed, nonce []byte) (m answer, err
 	return m, nil
 }
 
-// newer reports whether m has a higher version than the argument, or the same version and another digest.
+// newer reports whether m has a higher version than the argument, or the same version above 0 and another digest.
 func (m memory) newer(other memory) bool {
 	return m.Version > other.Version || m.Version > 0 && m.Version == other.Version && m.Digest != other.Digest
 }

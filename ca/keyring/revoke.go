@@ -20,9 +20,9 @@ import (
 // Denial is a revoked identity.
 type Denial struct {
 	Identity string `json:"identity"` // SPIFFE ID
-	// Until is the end of the last certificate that the identity may have from before the denial. If no certificate
-	// ends later, Until is the time of the last Revoke of the identity. Zero: unknown. After Until all these
-	// certificates have expired, but the identity still obtains no new certificates.
+	// Until is the end of the last certificate that the identity may have obtained. If all of them had ended when
+	// Revoke was last called for the identity, Until is the time of that call. Zero: unknown. After Until the identity
+	// still obtains no new certificates.
 	Until time.Time `json:"until,omitzero"`
 	// Leaves counts the identity's certificates that are journalled one by one, and that are unexpired or ended at most
 	// 15 minutes ago. Only Revoke sets Leaves; elsewhere it is 0.
@@ -81,9 +81,9 @@ func setDenialEnds(r *record, c *journalIndex, identities []string, now time.Tim
 	return out
 }
 
-// revoke adds certificates and their renewals to the record's revoked certificates. The argument most is their maximum
-// number. The caller sets Revoked.Denied. After an error the caller must discard the record.
-func revoke(r *record, c *journalIndex, serials []string, most int, now time.Time) (*Revoked, error) {
+// revoke adds certificates and their renewals to the record's revoked certificates. The argument limit is the maximum
+// number of revoked certificates. The caller sets Revoked.Denied. After an error the caller must discard the record.
+func revoke(r *record, c *journalIndex, serials []string, limit int, now time.Time) (*Revoked, error) {
 	r.forget(now)
 	out := &Revoked{}
 	if e := r.unlisted(); e != nil && len(serials) > 0 {
@@ -104,18 +104,18 @@ func revoke(r *record, c *journalIndex, serials []string, most int, now time.Tim
 			return nil, err
 		}
 		renewals := c.renewalsOf(serial, now)
-		if n := len(renewals) + 1; n > share(most) {
+		if n := len(renewals) + 1; n > share(limit) {
 			return nil, fmt.Errorf("serial %s: it has %d renewals, and one revocation may take at most %d of the %d places"+
 				" in the lists: revoke the identity %s instead",
-				serial, n-1, share(most), most, renewals[0].Identity)
+				serial, n-1, share(limit), limit, renewals[0].Identity)
 		}
 		for _, one := range append(renewals, Issue{Serial: serial, Epoch: leaf.Epoch, NotAfter: leaf.NotAfter}) {
 			if r.list(one, now) {
 				out.Serials = append(out.Serials, one.Serial)
 			}
 		}
-		if len(r.Serials) > most && len(out.Serials) > 0 {
-			why := fmt.Sprintf("%d revoked certificates, at most %d fit", len(r.Serials), most)
+		if len(r.Serials) > limit && len(out.Serials) > 0 {
+			why := fmt.Sprintf("%d revoked certificates, at most %d fit", len(r.Serials), limit)
 			if len(renewals) > 0 {
 				why += fmt.Sprintf("; %d of them renew %s: revoke the identity %s instead", len(renewals), serial, renewals[0].Identity)
 			}
@@ -127,9 +127,9 @@ func revoke(r *record, c *journalIndex, serials []string, most int, now time.Tim
 	return out, nil
 }
 
-// share returns the number of list entries that one serial number or one restored identity may take: a tenth of most.
-// The rest is for others.
-func share(most int) int { return max(1, most/10) }
+// share returns the number of list entries that one serial number or one restored identity may take: a tenth of the
+// limit, and at least 1.
+func share(limit int) int { return max(1, limit/10) }
 
 // checkRenewals returns an error if an aggregate (one journal entry for many certificates) may include renewals of a
 // certificate. A revocation by serial number would miss these renewals. If the journal lacks the certificate, leaf is
@@ -156,10 +156,10 @@ func (r *record) list(leaf Issue, now time.Time) bool {
 }
 
 // restore ends the denial of identities. It revokes the certificates that an identity had when it was denied, since an
-// attacker may have them. If the lists have no room for them, or an issuer cannot sign lists, restore returns an error.
-// The error states when the identity can be restored, or the zero time if that is unknown. After an error the caller
-// must discard the record.
-func restore(r *record, c *journalIndex, identities []string, most int, now time.Time) error {
+// attacker may have these certificates. If the lists have no room for them, or an issuer cannot sign lists, restore
+// returns an error. The error states when the identity can be restored, or the zero time if that is unknown. After an
+// error the caller must discard the record.
+func restore(r *record, c *journalIndex, identities []string, limit int, now time.Time) error {
 	r.forget(now)
 	for _, id := range identities {
 		if _, ok := r.Identities[id]; !ok {
@@ -176,10 +176,10 @@ func restore(r *record, c *journalIndex, identities []string, most int, now time
 				id, end.UTC().Format(time.RFC3339))
 		}
 		had := leavesOf(c, id, now)
-		if len(had) > share(most) {
+		if len(had) > share(limit) {
 			return fmt.Errorf("identity %s has %d certificates from before it was revoked, and one identity may take %d places in the lists:"+
 				" restore it after %s, when they have ended",
-				id, len(had), share(most), r.Identities[id].Until.UTC().Format(time.RFC3339))
+				id, len(had), share(limit), r.Identities[id].Until.UTC().Format(time.RFC3339))
 		}
 		for _, leaf := range had {
 			if r.unlisted() != nil {
@@ -189,10 +189,10 @@ func restore(r *record, c *journalIndex, identities []string, most int, now time
 			}
 			r.list(leaf, now)
 		}
-		if len(r.Serials) > most && len(had) > 0 {
+		if len(r.Serials) > limit && len(had) > 0 {
 			return fmt.Errorf("identity %s has %d certificates from before it was revoked, which do not fit in the lists (%d):"+
 				" restore it after %s, when they have ended",
-				id, len(had), most, r.Identities[id].Until.UTC().Format(time.RFC3339))
+				id, len(had), limit, r.Identities[id].Until.UTC().Format(time.RFC3339))
 		}
 		delete(r.Identities, id)
 	}

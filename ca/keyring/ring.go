@@ -35,8 +35,8 @@ var errNoRecord = errors.New("there is no " + statePath)
 // and no keyring is in use, refresh uses the keyring on disk. The caller tries again after an error.
 func (k *Keyring) refresh(ctx context.Context) error {
 	for {
-		// This precedes the read of etcd: peers remember only records that were in etcd, so a later read must return
-		// these or newer records.
+		// peersMemory is copied before etcd is read. Peers remember only records that were in etcd, so the read must
+		// return these or newer records.
 		k.minimum = *k.peersMemory.Load()
 		blobs, err := k.blobs(ctx)
 		k.away.Store(err != nil)
@@ -69,7 +69,7 @@ func (k *Keyring) refresh(ctx context.Context) error {
 				k.publish(nil, &State{Sealed: err}, 0)
 				return err
 			}
-			continue // read the keyring, whichever replica created it
+			continue // read the keyring, which this or another replica created
 		}
 		return k.applyStored(ctx, state, found)
 	}
@@ -139,7 +139,7 @@ func alarming(err error) bool {
 }
 
 // noteTrouble records the error of applyStored, which may be nil. It logs a refusal (function alarming), but not the
-// same refusal twice in succession. An error also ends the use of the present ring.
+// same refusal twice in succession. After an error, k.ring is nil.
 func (k *Keyring) noteTrouble(err error) {
 	if err != nil && alarming(err) && (k.trouble == nil || k.trouble.Error() != err.Error()) {
 		k.log.Error("keyring: the keyring in etcd is refused; this replica keeps the previous one, if it has one", slog.Any(obs.KeyError, err))
@@ -266,10 +266,10 @@ func (r *ring) state() (*State, error) {
 	return s, nil
 }
 
-// write replaces the record in etcd. The argument after is the expected revision of the replaced record; 0: etcd has no
-// record yet. The same transaction writes the blobs put and deletes the paths drop. kv.ErrConflict: another write came
-// first.
-func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv.Blob, drop []string) error {
+// write replaces the record in etcd. The argument revision is the expected revision of the replaced record; 0: etcd has
+// no record yet. The same transaction writes the blobs in put and deletes the paths in drop. kv.ErrConflict: another
+// write came first.
+func (k *Keyring) write(ctx context.Context, next *record, revision int64, put []kv.Blob, drop []string) error {
 	next.Schema, next.Version = schema, next.Version+1
 	raw, err := json.Marshal(next)
 	if err != nil {
@@ -283,7 +283,7 @@ func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv
 	if err != nil {
 		return err
 	}
-	_, err = k.cfg.Store.ChangeBlobs(ctx, kv.BlobChange{If: map[string]int64{statePath: after},
+	_, err = k.cfg.Store.ChangeBlobs(ctx, kv.BlobChange{If: map[string]int64{statePath: revision},
 		Put: append(put, kv.Blob{Path: statePath, Raw: value}), Delete: drop})
 	return err
 }
@@ -309,7 +309,8 @@ func (k *Keyring) enrol(ctx context.Context, r *record, a *issue.Authority) ([]k
 	return put, err
 }
 
-// list signs an epoch's next revocation list, and increments e.CRL. nil: the epoch's certificate may not sign lists.
+// list signs an epoch's next revocation list, and increments e.CRL. It returns nil without an error if the epoch's
+// certificate may not sign lists.
 func (k *Keyring) list(r *record, e *epoch, a *issue.Authority) (*kv.Blob, error) {
 	if !a.CanRevoke() {
 		return nil, nil

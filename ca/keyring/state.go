@@ -62,7 +62,7 @@ type Epoch struct {
 	Published uint64    `json:"published"`        // Generation of the first Bundle with its roots
 	Forced    bool      `json:"forced,omitempty"` // an operator forced it to sign without waiting for holders of leaves
 	Created   time.Time `json:"created"`          // time at which it joined the keyring
-	Since     time.Time `json:"since"`            // start of its Status
+	Since     time.Time `json:"since"`            // time at which it got its Status
 	NotAfter  time.Time `json:"notAfter"`         // from this time on, the epoch cannot sign (issue.Authority.End)
 }
 

@@ -9,8 +9,8 @@ type Stats struct {
 	// Epochs counts the known epochs by status. Every status has a key, also with the count 0.
 	Epochs     map[Status]int
 	Generation uint64 // State.Generation
-	// RootEnd is the latest end of the active epoch's roots; zero while Sealed. ChainEnd is Epoch.NotAfter of the
-	// active epoch; zero: no epoch is known to be active.
+	// RootEnd is the latest end of the active epoch's roots. It is zero while Sealed is true. ChainEnd is
+	// Epoch.NotAfter of the active epoch. It is zero if no active epoch is known.
 	RootEnd, ChainEnd time.Time
 	// Waiting is the number of certificate holders that a rotation waited for when this replica last checked. It is 0
 	// before the first check. A replica that does not lead (Config.Leads) checks only in Rotate.

@@ -15,13 +15,13 @@ import (
 // istiod made.
 const renewAt = 0.8
 
-// step applies the rules of a rotation to the record at the time now. The result next is a changed copy of the record;
-// nil: nothing changes. The result happened describes the changes of epochs, for the log. The result waiting is the
-// number of holders that a prepared epoch still waits for, because they lack its root.
+// step applies the rules of a rotation to the record. The first result is a changed copy of the record, or nil if
+// nothing changes. The second result describes each change of an epoch's status, for the log. The third result is the
+// number of certificate holders that lack the root of a prepared epoch. It is 0 if this epoch becomes active.
 //
 // step reads the journal index only if an epoch is prepared or retiring. The caller must have read the index after the
-// record. Certificates that are journalled later do not matter. Under this record only the active epoch signs, and each
-// of its certificates is delivered with the prepared root (admit).
+// record. Certificates that are journalled later do not matter. The active epoch signs them, and each of them is
+// delivered with the prepared root (admit).
 func step(r *record, now time.Time, c *journalIndex) (next *record, happened []string, waiting int) {
 	next = r.clone()
 	if p := next.in(Prepared); p != nil {
@@ -61,8 +61,9 @@ func ended(v revoked, now time.Time) bool {
 	return !v.Until.IsZero() && now.After(v.Until.Add(clockTolerance))
 }
 
-// forgotten reports whether the record may drop a revoked certificate. The certificate must have expired, and also its
-// renewals by a replica without etcd. These renewals are revoked only when that replica reaches etcd again (handOver).
+// forgotten reports whether the record may drop a revoked certificate. The certificate must have expired. A replica
+// without etcd may have renewed it. These renewals must have expired too, because they are revoked only when that
+// replica reaches etcd again (handOver).
 func forgotten(v revoked, now time.Time) bool { return ended(v, now.Add(-allowanceTTL)) }
 
 // forget drops the revoked certificates for which forgotten returns true.
@@ -94,12 +95,14 @@ func ageing(r *record, now time.Time) bool {
 	return now.After(certs[0].NotBefore.Add(time.Duration(float64(life) * renewAt)))
 }
 
-// adopt adds the user's CA to a copy of the record. The result next is the copy, or nil if nothing changes. The result
-// fresh reports whether an epoch was added, whose key must then be sealed. If an epoch has the CA's certificate
-// already, only further roots and newer revocation lists are added. Nothing is ever removed, since replicas read
-// changed files at different times and must not undo one another's changes. Errors: the CA's epoch is retired, or a
-// stored revocation list of this epoch does not parse. A new CA is an error while an epoch is prepared. It is also an
-// error if the new CA cannot sign lists while certificates or identities are revoked.
+// adopt adds the user's CA to a copy of the record. The first result is the copy, or nil if nothing changes. The second
+// result reports whether an epoch was added. The key of an added epoch must be sealed. If an epoch has the CA's
+// certificate already, only further roots and newer revocation lists are added. Nothing is ever removed, since replicas
+// read changed files at different times and must not undo one another's changes.
+//
+// adopt fails if the CA's epoch is retired, or if a stored revocation list of this epoch does not parse. A new CA is
+// refused while an epoch is prepared. A new CA that cannot sign revocation lists is refused while certificates or
+// identities are revoked.
 func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bool, err error) {
 	next = r.clone()
 	for i := range next.Epochs {
@@ -137,7 +140,7 @@ func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bo
 	return next, true, nil
 }
 
-// takeLists merges the user's own revocation lists into the epoch, and reports whether any of them is new or newer.
+// takeLists merges the user's own revocation lists into the epoch, and reports whether the epoch's lists changed.
 func (e *epoch) takeLists(lists []*x509.RevocationList) (newer bool, err error) {
 	have, err := e.lists()
 	if err != nil {

@@ -80,8 +80,8 @@ func (r *Registrar) obtain(ctx context.Context, signer string, q serve.Registrat
 	return r.await(ctx, made)
 }
 
-// create creates the CertificateSigningRequest in the API server. If the object may exist after an error,
-// made.Metadata.Name is its name; otherwise the name is empty.
+// create creates the CertificateSigningRequest in the API server. After an error, made.Metadata.Name is the object's
+// name if the object may exist. If it does not exist, the name is empty.
 func (r *Registrar) create(ctx context.Context, signer string, q serve.Registration) (made request, err error) {
 	var random [12]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -152,8 +152,8 @@ func (r *Registrar) await(ctx context.Context, made request) ([]byte, error) {
 	}
 }
 
-// remove deletes an object, even after the caller's context has ended. Kubernetes deletes a remaining object within
-// hours (its csrcleaner).
+// remove deletes an object, even after the caller's context has ended. If this fails, the csrcleaner of Kubernetes
+// deletes the object within hours.
 func (r *Registrar) remove(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
 	defer cancel()

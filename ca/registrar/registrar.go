@@ -30,8 +30,8 @@ import (
 // One certificate takes four requests to the API server with a fast signer, and eight with a signer that needs a
 // second. At requestRate, one process therefore obtains 20 certificates a second, or 10 with the slower signer.
 const (
-	Signing      = 64 // certificates that one process requests at once; ca/serve enforces it (serve.Limits.Signing)
-	ofIdentity   = 16 // certificates that are requested at once for one identity
+	Signing      = 64 // limit of concurrent requests in one process; ca/serve enforces it (serve.Limits.Signing)
+	ofIdentity   = 16 // limit of concurrent requests for one identity
 	requestRate  = 80 // requests to the API server per second, as istiod sends
 	requestBurst = 160
 	shortest     = 600 * time.Second // shortest lifetime that an API server accepts (expirationSeconds)
@@ -43,10 +43,10 @@ type Config struct {
 	API    *apiserver.Client // needs the rights to create, read, approve and delete CertificateSigningRequests
 	Signer string            // signer for callers that name no signer (K8S_SIGNER); empty: such callers are refused
 	Domain string            // prefix for a signer that a caller names (CERT_SIGNER_DOMAIN); empty: such callers are refused
-	// Roots returns two lists: the roots of a signer, and the roots of all signers, which peers must trust. The
-	// argument is Signer, or Domain/NAME for a caller that names a signer. Roots is called for each request, by many
-	// goroutines at once. It returns an empty first list for a signer that the mesh configuration lacks. Requests to
-	// such a signer are refused.
+	// Roots returns two lists: the roots of one signer, and the roots of all signers (the trust bundle of a workload).
+	// The argument is Signer, or Domain/NAME for a caller that names a signer. Roots is called for each request, by
+	// many goroutines at once. If the mesh configuration lacks the signer, Roots must return an empty first list. The
+	// request is then refused.
 	Roots  func(signer string) (own, all []*x509.Certificate)
 	MaxTTL time.Duration    // longest remaining lifetime of an accepted certificate, with a tolerance of issue.Backdate
 	Now    func() time.Time // for verifying certificates; nil: time.Now
@@ -81,8 +81,8 @@ func New(c Config) *Registrar {
 // serve.ErrRefused: the request was denied or has failed. issue.ErrForeign: the signer's certificate does not match the
 // request.
 //
-// Other errors: the API server fails, its object differs from the created one, or ctx ends. An error is also returned
-// if the rate limit for the API server requires a wait beyond the deadline of ctx.
+// Other errors: the API server fails, the stored object differs from the sent one, or ctx ends. An error is also
+// returned if the rate limit for the API server requires a wait beyond the deadline of ctx.
 func (r *Registrar) Register(ctx context.Context, q serve.Registration) (got serve.Registered, err error) {
 	defer func() { obs.SignerRequests.WithLabelValues(outcome(ctx, err)).Inc() }()
 	key, err := issue.ParseExact(q.CSR, q.Identity)

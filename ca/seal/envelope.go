@@ -26,7 +26,7 @@ type Wrapped struct {
 type Provider interface {
 	// Name returns the kind of provider. It is stored in each blob, and blobs of another kind do not open.
 	Name() string
-	Wrap(ctx context.Context, key Secret) (Wrapped, error)       // encrypts a data key under the present KEK; does not keep key
+	Wrap(ctx context.Context, key Secret) (Wrapped, error)       // encrypts a data key under the present KEK; does not retain the data key
 	Unwrap(ctx context.Context, wrapped Wrapped) (Secret, error) // decrypts a data key; the caller owns the result
 	// Newest determines the present KEK, with at most one request. The returned function reports whether its argument
 	// is wrapped by that KEK. The function sends no request.
@@ -76,7 +76,7 @@ func New(provider Provider) (*Envelope, error) {
 }
 
 // Seal implements Sealer. Errors: those of Provider.Wrap, ErrUnavailable if ctx ends during a call of Wrap, and a
-// ciphertext of more than 16 MiB. The ciphertext is 28 bytes longer than plain.
+// ciphertext of more than 16 MiB. The ciphertext in the blob is 28 bytes longer than plain.
 func (e *Envelope) Seal(ctx context.Context, plain Secret, about Context) ([]byte, error) {
 	key, err := e.sealing(ctx)
 	if err != nil {
@@ -213,10 +213,10 @@ func (e *Envelope) known(id [32]byte) *dataKey {
 	return e.held[id]
 }
 
-// once runs the function call for the first of all concurrent callers with the same argument what. The others wait for
-// its result. A caller whose ctx ends gets ErrUnavailable. The call continues for the other callers.
-func (e *Envelope) once(ctx context.Context, what string, call func(context.Context) (*dataKey, error)) (*dataKey, error) {
-	done := e.calls.DoChan(what, func() (any, error) {
+// once runs the function in the parameter call. Concurrent callers with the same id share one run and its result. A
+// caller whose ctx ends gets ErrUnavailable. The run continues for the other callers.
+func (e *Envelope) once(ctx context.Context, id string, call func(context.Context) (*dataKey, error)) (*dataKey, error) {
+	done := e.calls.DoChan(id, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBudget)
 		defer cancel()
 		return call(ctx)

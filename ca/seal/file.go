@@ -30,9 +30,9 @@ type File struct {
 	key localKey   // zero until the file has been read
 }
 
-// First decides whether a File may create a missing key file. It returns nil if nothing was ever sealed. A new key then
-// makes no blob unreadable. An error forbids a new key. It names a value that was sealed, or says why nothing is known
-// about sealed values. Concurrent calls of Wrap call First concurrently.
+// First decides whether a File may create a missing key file. It returns nil if nothing was ever sealed, so that a new
+// key makes no blob unreadable. An error forbids a new key. The error names a value that was sealed, or says why
+// nothing is known about sealed values. Concurrent calls of Wrap call First concurrently.
 type First func(context.Context) error
 
 // NewFile returns a File that wraps with the key in the file at path, and also unwraps with the keys in the older
@@ -43,10 +43,10 @@ type First func(context.Context) error
 // error. It also fails if the permissions of a file exceed 0700 (file of this process's user) or 0640 (file of another
 // user).
 //
-// A rotation of the key has three steps. First give the new file to every replica as an older file. When all replicas
-// have the new file, pass the new file in path, and the previous file as an older file. Remove the previous file when
-// no blob needs its key any more. During the rotation, every replica can open every blob. Report.KEKs of package
-// keyring lists the keys that blobs need.
+// A rotation of the key has three steps. First pass the new file as an older file in every replica. When all replicas
+// have the new file, pass its name as path, and the previous file as an older file. Remove the previous file when no
+// blob needs its key any more. During the rotation, every replica can open every blob. Report.KEKs of package keyring
+// lists the keys that blobs need.
 func NewFile(path string, older ...string) (*File, error) {
 	f, err := findFile(path, older, nil)
 	if err == nil && f.key.id == "" {

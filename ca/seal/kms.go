@@ -144,8 +144,8 @@ func (k *KMS) Unwrap(ctx context.Context, w Wrapped) (Secret, error) {
 	return resp.Plaintext, nil
 }
 
-// failed returns an error that wraps meaning, and contains the message of err. The argument meaning is ErrTampered if
-// Decrypt failed with InvalidArgument. It is ErrUnavailable for all other failures, which may be temporary.
+// failed returns an error that wraps the argument meaning, and contains the message of err. The argument meaning is
+// ErrTampered if Decrypt failed with InvalidArgument, and ErrUnavailable for all other failures.
 func (k *KMS) failed(meaning error, call string, err error) error {
 	return fmt.Errorf("%w: %s by KMS plugin at %s: %w", meaning, call, k.socket, errors.New(status.Convert(err).Message()))
 }

@@ -11,14 +11,14 @@ import (
 // the first path, paths of older keys or passphrases may follow, separated by commas. White space around a passphrase
 // is ignored.
 //
-// A missing key file is not an error. The argument first, a function, decides at each Wrap whether the file may be
-// created. If this function is nil, the file is never created. Until the file exists, operations that need its key fail
-// with ErrUnavailable. The other kinds of provider ignore the argument first.
+// A missing key file is not an error. While it is missing, each Wrap calls the function permit, which decides whether
+// Wrap may create the file. If permit is nil, the file is never created. Until the file exists, operations that need
+// its key fail with ErrUnavailable. The other kinds of provider ignore permit.
 //
 // NewProvider fails if spec is invalid, or if a file is invalid or unreadable. It also fails if the file of a
 // passphrase or of an older key is missing. If NewProvider fails, do not use the returned Provider, which may be
 // non-nil.
-func NewProvider(spec string, first First) (Provider, error) {
+func NewProvider(spec string, permit First) (Provider, error) {
 	kind, where, ok := strings.Cut(spec, ":")
 	if !ok || where == "" {
 		kind = ""
@@ -26,7 +26,7 @@ func NewProvider(spec string, first First) (Provider, error) {
 	switch kind {
 	case "file":
 		paths := strings.Split(where, ",")
-		return findFile(paths[0], paths[1:], first)
+		return findFile(paths[0], paths[1:], permit)
 	case "passphrase-file":
 		var phrases []Secret
 		for _, path := range strings.Split(where, ",") {

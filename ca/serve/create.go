@@ -24,7 +24,7 @@ import (
 // caller by the metadata and the peer of ctx, and blocks until the certificate is signed and recorded. With
 // Config.Registrar, it blocks until the Registrar returns. The response's CertChain has one PEM element for each
 // certificate of the chain, the leaf first, and then one element with all roots. Register adds the same method to a
-// gRPC server. The method authenticates the caller there before it reads the request.
+// gRPC server, where the caller is authenticated before the request is read.
 //
 // Errors are gRPC statuses. A gRPC status of the Authenticator is returned unchanged. Unauthenticated: the credential
 // is missing, not accepted, names no identity, or is too old (Config.Renewals). PermissionDenied: the caller is
@@ -38,8 +38,9 @@ func (s *Server) CreateCertificate(ctx context.Context,
 	return s.certificate(ctx, func() (*securityv1.IstioCertificateRequest, error) { return r, nil })
 }
 
-// certificate answers one request for a certificate. It authenticates the caller before it reads the request with the
-// function read. The last element of the response's CertChain is the whole root bundle, as Istio's agent expects.
+// certificate answers one request for a certificate. It authenticates the caller before it calls the function read,
+// which returns the request. The last element of the response's CertChain is the whole root bundle, as Istio's agent
+// expects.
 func (s *Server) certificate(ctx context.Context, read requested) (*securityv1.IstioCertificateResponse, error) {
 	began := s.cfg.Now()
 	s.cfg.Hooks.Request()
@@ -273,8 +274,8 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 	return nil, nil, status.Errorf(codes.Internal, "sign for %s: %v", c.ID, err)
 }
 
-// signings bounds the attempts to sign one request and record it in the Journal. An attempt fails with ErrStale if a
-// root is published, or the signer is replaced, while the certificate is being journalled.
+// signings is the maximum number of attempts to sign one request and record the certificate in the Journal. An attempt
+// fails with ErrStale if a root is published, or the signer is replaced, while the certificate is being journalled.
 const signings = 4
 
 // record returns the certificate once the Journal has stored it. After ErrStale, record signs again outside of the

@@ -71,8 +71,8 @@ func (l *fairQueue) remove(t *ticket) {
 	}
 }
 
-// last selects the identity with the last turn, and the credential of this identity with the last turn. It returns the
-// newest ticket of this credential. If the queue is empty, last returns nil.
+// last selects the identity whose turn comes last. Among this identity's credentials, it selects the one whose turn
+// comes last. It returns the newest ticket of this credential, or nil if the queue is empty.
 func (l *fairQueue) last() *ticket {
 	if l.n == 0 {
 		return nil

@@ -19,8 +19,8 @@ import (
 
 // HoldersMethod is the full gRPC name of the method by which navarch-agent reports its root bundle. The agent calls it
 // over mTLS with its certificate, after its Envoy has acknowledged the bundle. Istio's own agents never call it. The
-// request is a google.protobuf.ListValue with the Fingerprint of each root, in any order. It has 1 to 256 elements. The
-// response is a google.protobuf.Empty.
+// request is a google.protobuf.ListValue of 1 to 256 elements: the Fingerprint of each root, in any order. The response
+// is a google.protobuf.Empty.
 const HoldersMethod = "/navarch.ca.v1.Holders/Report"
 
 const maxRoots = 256 // in one report

@@ -10,15 +10,15 @@ type Hooks struct {
 	// Issued: a certificate was issued. The argument took is the duration of the request.
 	// citadel_server_success_cert_issuance_count
 	Issued func(took time.Duration)
-	// Unauthenticated: the credential of a certificate request or a report of roots is missing, not accepted or too
-	// old, or could not be verified. citadel_server_authentication_failure_count
+	// Unauthenticated: the credential of a certificate request or of a report of roots (HoldersMethod) is missing, not
+	// accepted or too old, or could not be verified. citadel_server_authentication_failure_count
 	Unauthenticated func()
 	BadCSR          func() // the CSR, lifetime or CertSigner is not valid. citadel_server_csr_parsing_err_count
 	// BadIdentity: the caller of a request or a report of roots has no identity or is revoked, or the request sets
 	// ImpersonatedIdentity. citadel_server_id_extraction_err_count
 	BadIdentity func()
-	// SignFailed: signing or recording failed, or the Registrar failed or refused. It does not count requests that
-	// BadCSR, BadIdentity or Turned counts. citadel_server_csr_sign_err_count
+	// SignFailed: signing or recording failed, or the Registrar failed or refused. It is not called for failures that
+	// BadCSR, BadIdentity or Turned reports. citadel_server_csr_sign_err_count
 	SignFailed func()
 	// Turned: the queue refused a request or did not admit it in time, or the Registrar returned ErrBusy. The argument
 	// code is the name of the gRPC code.

@@ -28,11 +28,11 @@ const requestTimeout = 5 * time.Second
 // sign, signs the certificate.
 type PeerIssued struct {
 	// Peers are the TLS addresses (host:port) of replicas with the role ca. A host name stands for all its IP
-	// addresses. The process's own address may be among them. Of more than 64 different pairs of IP address and port,
-	// only the first 64 in sorted order are used.
+	// addresses. Peers may contain the process's own address. If there are more than 64 different pairs of IP address
+	// and port, only the first 64 in sorted order are used.
 	Peers []string
 	// Roots verify the peer's own certificate before the token is sent, and the certificate in the peer's response. If
-	// Roots is nil, the system's roots do.
+	// Roots is nil, the system's roots are used.
 	Roots      *x509.CertPool
 	ServerName string // DNS name that each peer's certificate and the requested certificate must have
 	Token      string // token of the control plane's own service account
@@ -50,10 +50,9 @@ type PeerCertificate struct {
 // takes at most 5 s. The peer's Config.Names decide which names the certificate has. Request verifies that the
 // certificate is for the key, chains to Roots and has ServerName.
 //
-// Request fails if the key or the CSR cannot be made, or if no peer returns a valid certificate. In the second case,
-// the error joins the errors of all peers and of all addresses that are invalid or do not resolve. It also joins an
-// error if there are more than 64 pairs of IP address and port. If Peers is empty, the error says that no peer is
-// known.
+// Request fails if the key or the CSR cannot be made, or if no peer returns a valid certificate. If no peer does, the
+// error joins the errors of all peers and of all addresses that are invalid or do not resolve. It also joins an error
+// if there are more than 64 pairs of IP address and port. If Peers is empty, the error says that no peer is known.
 func (b PeerIssued) Request(ctx context.Context) (*PeerCertificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

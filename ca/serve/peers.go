@@ -82,9 +82,9 @@ func (s *Server) seen(ctx context.Context, nonce *wrapperspb.BytesValue) (*wrapp
 }
 
 // AskPeers calls PeersMethod at all addresses (host:port) at once, and returns the encrypted responses in any order. It
-// does not verify the responses. A host name stands for all its IP addresses (as with a headless Service). The
-// process's own address may be among them. Of more than 64 different pairs of IP address and port, only the first 64 in
-// sorted order are queried. Without addresses both results are nil.
+// does not verify the responses. A host name stands for all its IP addresses (as with a headless Service). The list may
+// contain the process's own address. If there are more than 64 different pairs of IP address and port, only the first
+// 64 in sorted order are called. Without addresses both results are nil.
 //
 // AskPeers returns after about 3 s at the latest. The error joins the errors of addresses that are not valid or do not
 // resolve, and of peers that did not answer or refused. It also joins an error if there are more than 64 pairs of IP

@@ -25,11 +25,11 @@ type Renewals struct {
 	Machine func(id spiffeid.ID) bool
 	// Machines is the bound for machines, in place of Alone; 0: unbounded.
 	Machines time.Duration
-	// Tokens authenticates the token that a caller sends with a renewal after its bound has passed. If the token names
-	// the caller's identity, the renewal is allowed. nil: such tokens are ignored.
+	// Tokens authenticates the token that a caller sends with a renewal after the bound has passed. If the token names
+	// the caller's identity, the renewal is allowed. If Tokens is nil, these tokens are ignored.
 	Tokens attest.Authenticator
-	// Ending is called for each renewal by a machine in the last 14 days before the machine's bound. Many goroutines
-	// call Ending at once. It may be nil.
+	// Ending is called for each renewal by a machine in the last 14 days before the machine's bound passes. Many
+	// goroutines call Ending at once. It may be nil.
 	Ending func()
 }
 

@@ -22,7 +22,7 @@ type Held struct {
 	presented *tls.Certificate
 	believed  bool  // API servers trusted the presented certificate when last checked
 	final     bool  // API servers trust the presented certificate, so it is not checked again
-	waiting   error // why the newest certificate was not trusted when last checked; nil: it was
+	waiting   error // why the newest certificate was not trusted when last checked; nil: it was trusted
 }
 
 // Trust states whether API servers ("callers") trust a certificate.

@@ -203,7 +203,7 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// rootsOf returns the sorted fingerprints of a state's roots, separated by spaces; empty: there are no roots.
+// rootsOf returns the sorted fingerprints of a state's roots, separated by spaces. The result is empty without roots.
 func rootsOf(state *keyring.State) string {
 	var out []string
 	for _, root := range state.Callers() {

@@ -250,8 +250,8 @@ func (s *TLS) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 }
 
 // InForce returns the newest certificate of our CA, and the address of the peer that signed it. The address is empty if
-// this process signed the certificate. The certificate may have expired. The result own is nil before the first
-// certificate, and always with an operator's files. The certificate is shared, so the caller must not change it.
+// this process signed the certificate. The certificate may have expired. InForce returns nil before the first
+// certificate exists, and always with an operator's files. The certificate is shared, so the caller must not change it.
 func (s *TLS) InForce() (own *tls.Certificate, from string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 )
 
 // Reencrypt seals secrets (private keys and registry credentials) again if they are not sealed under the present key
-// encryption key. The argument stored lists the records that contain the secrets. The argument most limits the number
-// of new ciphertexts. The result maps each affected record to its new ciphertext. Reencrypt changes no record. The
-// caller writes the ciphertexts to the store. Reencrypt implements the Sealer of store/ingest.
+// encryption key. The argument stored lists the records that contain the secrets. The argument limit is the maximum
+// number of new ciphertexts. The result maps each affected record to its new ciphertext. Reencrypt changes no record.
+// The caller writes the ciphertexts to the store. Reencrypt implements the Sealer of store/ingest.
 //
 // Reencrypt first checks the key of the MACs, by which the vault recognises unchanged secrets. If that key is not
 // sealed under the present key encryption key, Reencrypt seals it again and writes it to the Store at once.
@@ -21,7 +21,7 @@ import (
 // A record whose secret does not open (seal.ErrTampered) is skipped, and its error is part of the returned error. Any
 // other error ends the call. Such errors come from the Sealer or the Store, or report that the vault has no Store. The
 // ciphertexts in the result are valid even with an error. The result is nil if the call failed before the first record.
-func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error) {
+func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, limit int) (map[*model.Secret][]byte, error) {
 	stale, err := v.Sealer.Stale(ctx)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int)
 	out := map[*model.Secret][]byte{}
 	var errs []error
 	for _, r := range stored {
-		if len(out) == most {
+		if len(out) == limit {
 			break
 		}
 		if !stale(r.Spec.GetKey()) {

@@ -83,24 +83,24 @@ func (v *Vault) aboutMAC() seal.Context {
 	return seal.Context{Mesh: v.Mesh, KeyID: "mac", Purpose: purposeMAC}
 }
 
-// Seal returns the ciphertext and the MAC of private, which is the private key or the registry credentials of a Secret.
+// Seal returns the ciphertext and the MAC of plain, which is the private key or the registry credentials of a Secret.
 // It implements the Sealer of store/ingest. The argument stored is the Secret's previous record, or nil. If this record
-// has a ciphertext and an equal MAC, Seal returns the record's ciphertext without copying it. Seal does not keep
-// private.
+// has a ciphertext and an equal MAC, Seal returns the record's ciphertext without copying it. Seal does not retain
+// plain.
 //
 // The first call reads the key of the MACs from the Store, or creates the key there. Seal fails with an error of the
 // Sealer or of the Store, or if the vault has no Store. After an error, the results are not to be used.
-func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKey,
+func (v *Vault) Seal(ctx context.Context, key model.Key, plain model.PrivateKey,
 	stored *model.SecretSpec) (sealed, mac []byte, err error) {
 	macKey, err := v.macKey(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("key of the MACs: %w", err)
 	}
-	mac = v.sum(macKey, key, private)
+	mac = v.sum(macKey, key, plain)
 	if len(stored.GetKey()) > 0 && hmac.Equal(mac, stored.GetMac()) {
 		return stored.GetKey(), mac, nil
 	}
-	sealed, err = v.Sealer.Seal(ctx, seal.Secret(private), v.about(key))
+	sealed, err = v.Sealer.Seal(ctx, seal.Secret(plain), v.about(key))
 	return sealed, mac, err
 }
 

@@ -38,12 +38,12 @@ var statsTags = [][2]string{
 type bootstrapAddresses struct {
 	admin   string
 	metrics string // Envoy's listener for metrics; empty: no such listener
-	xds     string // path of the relay's socket
+	xds     string // path of the socket on which the agent relays xDS
 	sds     string // path of the socket for certificates; empty: no SDS
 	idle    string // path of the file by which the agent ends idle connections; empty: no such file
 }
 
-// bootstrap renders Envoy's start-up configuration as JSON: node, admin address, delta ADS over the relay's socket, SDS
+// bootstrap renders Envoy's start-up configuration as JSON: node, admin address, delta ADS over the xDS socket, SDS
 // over a second socket (if set) and the metrics listener (if set). Errors: the node cannot be encoded as JSON, or an
 // address is not IP:port.
 func bootstrap(id *identity, at bootstrapAddresses) ([]byte, error) {
@@ -130,12 +130,13 @@ func ownCluster() object {
 		"eds_cluster_config": object{"eds_config": object{"ads": object{}, "resource_api_version": "V3"}}}
 }
 
-// sdsCluster is the cluster from which the control plane's configuration gets certificates, as with Istio's agents.
+// sdsCluster is the name of the cluster that serves SDS. The control plane's configuration uses this name, as with
+// Istio's agents.
 const sdsCluster = "sds-grpc"
 
 const (
 	metricsName    = "envoy-prometheus"
-	metricsBackend = "prometheus_stats" // the name with Istio's agents
+	metricsBackend = "prometheus_stats" // Istio's agents use the same name
 
 	hcmType    = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 	routerType = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// warmingLimit is the longest time for which warming and refused listeners and clusters together keep a gateway
-// unready. A Secret, name or address that one tenant lacks must not block the traffic of the other tenants. The limit
-// leaves two of the ten seconds after which a new gateway must be ready for the starts of the agent and of Envoy.
+// warmingLimit limits the time for which listeners and clusters keep a gateway unready, because they are warming (not
+// yet in use by Envoy) or refused. A Secret, name or address that one tenant lacks must not block the traffic of the
+// other tenants. A new gateway must be ready within ten seconds. The limit leaves two of these seconds for the starts
+// of the agent and of Envoy.
 const warmingLimit = 8 * time.Second
 
 const (
@@ -65,7 +66,7 @@ func (w *warming) over(start int64, now time.Time) bool {
 	return now.Sub(w.since) >= warmingLimit
 }
 
-// withoutRefused makes a gateway ready although Envoy refused listeners: one tenant's listener with an address that
+// withoutRefused makes a gateway ready although Envoy refused listeners. One tenant's listener with an address that
 // cannot be bound must not block the traffic of other tenants. It clears c.refused and counts refused updates of
 // listeners as accepted. It does nothing if the gateway has no active listener.
 func (c *condition) withoutRefused() {

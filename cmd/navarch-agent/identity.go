@@ -45,8 +45,8 @@ type identity struct {
 	addresses []string
 }
 
-// lookup returns the value of a variable of the environment. If the variable is empty or not set, lookup returns its
-// value in proxyMetadata of the proxy's configuration, or an empty string.
+// lookup returns the value of an environment variable. If the variable is empty or not set, lookup returns the value of
+// this name in proxyMetadata of the proxy's configuration, or an empty string.
 func (i *identity) lookup(key string) string {
 	return cmp.Or(i.vars[key], i.proxy.GetProxyMetadata()[key])
 }
@@ -54,14 +54,14 @@ func (i *identity) lookup(key string) string {
 // sources are the inputs of a proxy's identity in addition to the environment. The folder and the file may be absent,
 // for example outside of Kubernetes.
 type sources struct {
-	podInfo string // folder of the downward API: files labels and annotations
+	podInfo string // folder of the downward API, with the files "labels" and "annotations"
 	mesh    string // file of the mesh configuration
 	domain  string // DNS domain of the proxy, NAMESPACE.svc.DOMAIN; default NAMESPACE.svc.cluster.local
 }
 
-// identify derives the proxy's identity from env and the sources. env has rows "KEY=value". If several rows have the
-// same key, the last one counts. nodeType is sidecar or router; any other value is an error. Other errors name the
-// variable, annotation or file that is absent or cannot be parsed.
+// identify derives the proxy's identity from the sources and the environment. The parameter env has rows "KEY=value".
+// If several rows have the same key, the last one counts. A nodeType other than sidecar and router is an error. Other
+// errors name the variable, annotation or file that is absent or cannot be parsed.
 func identify(nodeType string, from sources, env []string) (*identity, error) {
 	if nodeType != "sidecar" && nodeType != "router" {
 		return nil, fmt.Errorf("node type %q: want sidecar or router", nodeType)
@@ -149,9 +149,9 @@ func (i *identity) spiffeID() (spiffeid.ID, error) {
 	return id, nil
 }
 
-// istioVersion is the Istio version that this agent declares for its proxy. It is the version of the module
-// istio.io/api. The control plane compares proxyVersion of EnvoyFilters with this version. The variable
-// ISTIO_META_ISTIO_VERSION overrides it.
+// istioVersion is the Istio version that this agent declares for its proxy, unless the variable
+// ISTIO_META_ISTIO_VERSION is set. It is the version of the module istio.io/api. The control plane compares
+// proxyVersion of EnvoyFilters with this version.
 const istioVersion = "1.32.0"
 
 // complement adds the proxy's configuration to meta, and the service account and annotations if there are any. It adds
@@ -260,7 +260,7 @@ func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, 
 			return nil, fmt.Errorf("%s: %w", part.where, err)
 		}
 		proto.Merge(out, next)
-		// The value NONE turns TLS off. It is the zero value, which Merge ignores, so the presence of the key counts.
+		// Merge ignores the zero value, which is NONE (no TLS). So the presence of the key decides.
 		var keys map[string]json.RawMessage
 		if err := json.Unmarshal(js, &keys); err != nil {
 			return nil, fmt.Errorf("%s: %w", part.where, err)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// applyStockVariables applies environment variables of Istio's agents (istio: pilot/cmd/pilot-agent/options). These
-// variables do not correspond to exactly one flag. The parameter given reports whether a flag was on the command line.
-// A flag on the command line has precedence. The error names each variable with a value that is not valid.
+// applyStockVariables applies the environment variables of Istio's agents (istio: pilot/cmd/pilot-agent/options) that
+// do not correspond to exactly one flag. The function given reports whether a flag was on the command line. A flag on
+// the command line has precedence. The error names each variable with a value that is not valid.
 func (o *options) applyStockVariables(id *identity, given func(flag string) bool) error {
 	var bad []error
 	apply := func(name string, set func(string) error) {

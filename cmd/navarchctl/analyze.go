@@ -30,7 +30,7 @@ import (
 
 // analysis contains the options of "navarchctl analyze".
 type analysis struct {
-	offline   // settings of the pipeline
+	offline   // cluster name and DNS domain of the configuration
 	in        cluster.Flags
 	paths     []string
 	live      bool   // --live
@@ -140,7 +140,7 @@ func (a *analysis) bind(cmd *cobra.Command) {
 
 func (a *analysis) run(cmd *cobra.Command) error {
 	if os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(400)) // a fifth of the time for a few hundred MB, until the command ends
+		defer debug.SetGCPercent(debug.SetGCPercent(400)) // saves time and costs a few hundred MB, until the command ends
 	}
 	if a.list {
 		return listCodes(cmd.OutOrStdout())
@@ -320,9 +320,9 @@ func (a *analysis) ask(ctx context.Context, in *analyze.Input, notes io.Writer) 
 	return nil
 }
 
-// patchCounts returns the patches of EnvoyFilters with their largest counts, or nil if no proxy is connected. It is an
-// error if a replica does not answer, because a patch without effect at the others may have one at that replica. Only
-// processes that serve proxies are asked: others list no patches.
+// patchCounts returns the patches of EnvoyFilters with their largest counts, or nil if no proxy is connected. It
+// returns an error if a replica does not answer, because a patch may have an effect only at that replica. Only
+// processes that serve proxies are asked, because other processes list no patches.
 func (a *analysis) patchCounts(ctx context.Context) ([]inspect.Patch, error) {
 	at := controlPlane{server: a.server, cluster: a.in, fallback: defaultServer}
 	defer at.close()

@@ -96,7 +96,8 @@ func (w *waiter) run(cmd *cobra.Command, c change, force, until bool) error {
 	return nil
 }
 
-// lines returns the writer for lines about single objects. It is standard error if programs read the output.
+// lines returns the writer for lines about single objects. The writer is standard output, or standard error if a
+// program reads the output.
 func (w *waiter) lines(cmd *cobra.Command) io.Writer {
 	if w.format.forPeople() {
 		return cmd.OutOrStdout()
@@ -132,7 +133,7 @@ func (w *waiter) apply(cmd *cobra.Command, in *cluster.Cluster, objects []*objec
 	return applied, nil
 }
 
-// names returns the names of objects in the form that the command wait accepts.
+// names returns the names of objects in the form that navarchctl wait accepts.
 func names(all []awaited) (names []string) {
 	for _, on := range all {
 		names = append(names, objectName(on.object()))

@@ -52,8 +52,8 @@ func askAll[T any](ctx context.Context, c *controlPlane, path string, q url.Valu
 
 // anyOf reads JSON at a path from any process of the control plane. It queries the processes in the order of c.pages.
 // When a process fails, or has not answered within hedgeAfter, anyOf also queries the next one. It returns the first
-// answer, and moves the process that gave it to the front for later requests. If --server lists several addresses,
-// anyOf adds the unreachable addresses to c.missing.
+// answer. Later requests go first to the process that answered. If --server lists several addresses, anyOf adds the
+// unreachable addresses to c.missing.
 //
 // A refusal that other processes would repeat (final) is returned at once. If all processes fail, the error joins their
 // errors, and matches errNoAPI if a process answered 404. If ctx ends first, the error is that of ctx.
@@ -112,8 +112,8 @@ func anyOf[V any](ctx context.Context, c *controlPlane, path string) (value V, e
 const dialTimeout = time.Second
 
 // dial adds the addresses that accept no connection to c.missing. One process answers for the fleet, so an unreachable
-// address would otherwise stay unnoticed. Only the first call does this, and only if a flag or the environment lists
-// the addresses.
+// address would otherwise stay unnoticed. Only the first call connects, and only if a flag or the environment lists the
+// addresses.
 func (c *controlPlane) dial(ctx context.Context, pages []page) {
 	if c.dialled || len(c.pods) > 0 || openedOf(ctx) != nil {
 		return

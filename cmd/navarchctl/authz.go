@@ -340,8 +340,8 @@ func (q *authzQuery) print(cmd *cobra.Command, args []string, all []decision) er
 	return q.format.write(cmd, r)
 }
 
-// accountsIn returns the sorted SPIFFE IDs of all service accounts in the records: of ServiceAccounts, endpoints and
-// workloads.
+// accountsIn returns the sorted SPIFFE IDs of all service accounts in a snapshot of the records. It reads the
+// ServiceAccounts, the endpoints and the workloads.
 func accountsIn(snapshot *mirror.Snapshot, held *walk.Messages) []string {
 	seen := map[string]bool{}
 	add := func(namespace, account string) {

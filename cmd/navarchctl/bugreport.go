@@ -112,7 +112,7 @@ func (c *collection) write(cmd *cobra.Command, out *os.File) (*report.Report, er
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(others, main, end) // main follows others, because readers use the last index
+	all := slices.Concat(others, main, end) // main comes after others, because readers use the last index
 	if r, err = report.Read(bytes.NewReader(all), report.Usual); err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (c *collection) ask(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	var failed []error
-	for _, p := range c.at.found { // askAny moved the process that answered to the front
+	for _, p := range c.at.found { // the process that answered askAny is now the first
 		body, err := p.within(ctx, reportPatience, http.MethodGet, reportPath(c.contents, false), "", nil)
 		if err == nil {
 			return body, nil

@@ -198,7 +198,7 @@ type injectingWebhook struct {
 	hook         *admissionregistrationv1.MutatingWebhook
 }
 
-// injectingWebhooks returns the injection webhooks in configurations, in their order.
+// injectingWebhooks returns the injection webhooks of the given configurations, in the given order.
 func injectingWebhooks(all []admissionregistrationv1.MutatingWebhookConfiguration) (some []injectingWebhook) {
 	for i := range all {
 		for j := range all[i].Webhooks {

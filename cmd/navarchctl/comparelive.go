@@ -86,9 +86,9 @@ func hasProxy(pod *corev1.Pod) bool {
 }
 
 // choose selects ready Pods. Without arguments it selects one Pod of each workload, sorted by namespace and name. An
-// argument names a Pod, or a workload, of which choose selects one Pod. The result is in the order of the arguments.
-// choose also sorts the given list by namespace and name. It returns an error if an argument has no ready Pod, or if
-// the selection is empty.
+// argument names a Pod or a workload. For each argument, choose selects one Pod, in the order of the arguments. It also
+// sorts the list all by namespace and name. It returns an error if an argument has no ready Pod, or if the selection is
+// empty.
 func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev1.Pod, err error) {
 	slices.SortFunc(all, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -143,8 +143,8 @@ func isOf(pod *corev1.Pod, resource, name string) bool {
 	return is(owner.Kind, owner.Name) || controller != nil && is(controller.Kind, controller.Name)
 }
 
-// pod compares the proxy of one Pod, and closes the Pod. If the dump cannot be requested, pod adds the reason to the
-// report. The error is a fault of this program.
+// pod compares the proxy of one Pod, and closes the connection to the Pod. If the dump cannot be requested, pod adds
+// the reason to the report and returns nil. Any returned error is a fault of this program.
 func (c *comparing) pod(ctx context.Context, pod *cluster.Pod) error {
 	defer pod.Close()
 	reading, cancel := context.WithTimeout(ctx, podPatience)

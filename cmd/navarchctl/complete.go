@@ -24,8 +24,8 @@ const completionPatience = 2 * time.Second
 // completion is cobra's type of functions that complete an argument or the value of a flag.
 type completion = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
-// offer returns a completion that offers those names of the function list that begin with the typed text. If list
-// fails, it offers nothing.
+// offer returns a completion. It calls the function list, and offers the returned names that begin with the typed text.
+// If list fails, it offers nothing.
 func offer(list func(ctx context.Context, cmd *cobra.Command, args []string) ([]string, error)) completion {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx := cmd.Context()
@@ -146,7 +146,7 @@ func completeFlags(cmd *cobra.Command) {
 	}
 }
 
-// stated returns the value of a flag; empty if the command does not have the flag.
+// stated returns the value of a flag, or "" if the command does not have the flag.
 func stated(cmd *cobra.Command, flag string) string {
 	if f := cmd.Flag(flag); f != nil {
 		return f.Value.String()
@@ -191,8 +191,8 @@ func revisions(ctx context.Context, cmd *cobra.Command, _ []string) ([]string, e
 		func(m *metav1.ObjectMeta) string { return m.Labels["istio.io/rev"] })
 }
 
-// listed reads a list of the API server, and returns the result of the function name for each object.
-func listed(ctx context.Context, flags *cluster.Flags, path string, name func(*metav1.ObjectMeta) string) (all []string, err error) {
+// listed reads a list of objects from the API server, and returns the result of the function describe for each object.
+func listed(ctx context.Context, flags *cluster.Flags, path string, describe func(*metav1.ObjectMeta) string) (all []string, err error) {
 	if !flags.Given() {
 		return nil, errNoKubeconfig
 	}
@@ -207,7 +207,7 @@ func listed(ctx context.Context, flags *cluster.Flags, path string, name func(*m
 		return nil, err
 	}
 	for i := range list.Items {
-		all = append(all, name(&list.Items[i].Metadata))
+		all = append(all, describe(&list.Items[i].Metadata))
 	}
 	return all, nil
 }

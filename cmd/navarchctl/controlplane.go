@@ -29,12 +29,12 @@ const (
 // controlPlane selects the processes whose debug pages a command reads. They are the processes at some addresses, the
 // ready replicas in the kubeconfig's cluster, or the processes in a report (--snapshot).
 type controlPlane struct {
-	server    string // an address, or several with commas between them; empty: pages finds the addresses
+	server    string // an address, or several with commas between them; empty: the method pages finds the addresses
 	fallback  string // the address that is used without server and without a kubeconfig
 	cluster   cluster.Flags
 	everyRole bool // also processes that serve no proxies
 
-	found []page         // result of pages
+	found []page         // result of the method pages
 	pods  []*cluster.Pod // Pods of the pages, if they are in a cluster
 	// missing names processes whose answer is missing: Pods that were not queried, because they are not ready, and
 	// processes that did not answer.
@@ -55,14 +55,14 @@ func (c *controlPlane) bind(f *pflag.FlagSet) {
 	c.bindAt(f, debugPages, defaultServer)
 }
 
-// bindAt adds the flags that select processes for an HTTP interface. The argument what names the interface, for the
+// bindAt adds the flags that select processes for an HTTP interface. The argument noun describes the interface in the
 // help text. The argument fallback is the address of the interface if there is no kubeconfig.
-func (c *controlPlane) bindAt(f *pflag.FlagSet, what, fallback string) {
+func (c *controlPlane) bindAt(f *pflag.FlagSet, noun, fallback string) {
 	if fallback == defaultServer {
 		fallback, _ = usualServer()
 	}
 	c.fallback = fallback
-	f.StringVar(&c.server, "server", "", "Address of "+what+
+	f.StringVar(&c.server, "server", "", "Address of "+noun+
 		" (default: the ready replicas that the kubeconfig leads to; without a kubeconfig "+fallback+").")
 	c.cluster.Bind(f)
 }
@@ -159,8 +159,8 @@ func (c *controlPlane) close() {
 // atOnce is the number of processes that are queried concurrently.
 const atOnce = 16
 
-// atEach calls do for each page, with at most atOnce concurrent calls. The result has the error of each call at the
-// index of its page.
+// atEach calls the function do for each page, with at most atOnce concurrent calls. The result has the error of each
+// call at the index of its page.
 func atEach(pages []page, do func(i int, p page) error) []error {
 	failed := make([]error, len(pages))
 	var asking errgroup.Group
@@ -248,7 +248,8 @@ func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	return nil, errors.Join(elsewhere...)
 }
 
-// readFirst decodes the body that first returns, which must be JSON. Errors are those of first and of the decoder.
+// readFirst calls the method first, and decodes the returned body, which must be JSON. Errors are those of the method
+// first and of the decoder.
 func (c *controlPlane) readFirst(ctx context.Context, path string, into any) error {
 	body, err := c.first(ctx, path)
 	if err != nil {

@@ -117,8 +117,8 @@ func headline(on awaited, d *fleetapi.Delivery) string {
 }
 
 // printDelivery prints the result of a wait, which is the first item of answer. The argument answer must have at least
-// one item. The argument missing names processes that did not answer, and problems are the errors of the object. An
-// error comes from a write to out.
+// one item. The argument missing names processes that did not answer. The argument problems lists the errors of the
+// awaited object. A returned error is that of a write to out.
 func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.Delivery], missing, problems []string) error {
 	d := &answer.Items[0]
 	lines := []string{headline(on, d)}

@@ -284,10 +284,10 @@ func (t *target) departed(ctx context.Context, name string) string {
 	return show.Printable(fmt.Sprintf("; its stream to replica %s ended at %s", p.Replica, p.Since.UTC().Format(time.RFC3339)))
 }
 
-// fleetNext suggests the next command. The first of these that exists decides: a proxy with a refused or withheld
-// resource, proxies that are behind, and proxies that have gone. With --where state=..., the last two do not count. If
-// none exists, fleetNext suggests the command problems. If --namespace is set and no proxy matches, fleetNext prints a
-// note before the suggestion.
+// fleetNext suggests the next command. The command is about a proxy with a refused or withheld resource. Without such a
+// proxy it is about proxies that are behind, and without these about proxies that have gone. With --where state=...,
+// proxies that are behind or have gone do not count. Without any of these proxies, fleetNext suggests the command
+// problems. If --namespace is set and no proxy matches, fleetNext prints a note before the suggestion.
 func fleetNext(cmd *cobra.Command, a fleetapi.Answer[fleetapi.Proxy], f *fleetFlags, format output) {
 	c := a.Sums.Total
 	if c.Connected()+c.Gone == 0 && cmd.Flags().Changed("namespace") {

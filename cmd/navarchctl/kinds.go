@@ -121,8 +121,8 @@ func (k kindName) path(ctx context.Context, in *cluster.Cluster,
 }
 
 // resource queries the API server for the resource of the kind, and returns it with the path of its group and version.
-// r is nil if the API server serves the version, but not the kind. An empty version means the group's preferred
-// version. A group or version that the API server does not serve is an error. Errors name the group.
+// The result r is nil if the API server serves the version, but not the kind. An empty version means the group's
+// preferred version. A group or version that the API server does not serve is an error. Errors name the group.
 func (k kindName) resource(ctx context.Context, in *cluster.Cluster, version string) (base string, r *metav1.APIResource, err error) {
 	base = "/api/v1"
 	if k.group != "" {

@@ -97,7 +97,8 @@ func rowsOfLevels(said []levelled) rows {
 	return r
 }
 
-// podNames returns the names of the control plane's ready Pods, for completion in a shell; nil with --server.
+// podNames returns the names of the control plane's ready Pods, for completion in a shell. With --server it returns
+// nil.
 func (c *controlPlane) podNames(ctx context.Context, _ *cobra.Command, _ []string) (names []string, err error) {
 	defer c.close()
 	_, err = c.pages(ctx)
@@ -203,8 +204,8 @@ type levelled struct {
 	scopes []controlz.Scope
 }
 
-// readLevels reads the levels of all processes, concurrently. said has the levels of the processes that answered;
-// failed joins the errors of the other processes.
+// readLevels reads the levels of all processes, concurrently. The first result has the levels of the processes that
+// answered. The error joins the errors of the other processes.
 func readLevels(ctx context.Context, pages []page) (said []levelled, failed error) {
 	all := make([]levelled, len(pages))
 	errs := atEach(pages, func(i int, p page) error {
@@ -219,10 +220,10 @@ func readLevels(ctx context.Context, pages []page) (said []levelled, failed erro
 	return said, errors.Join(errs...)
 }
 
-// changeLevels makes the changes at all processes that answer, and returns their levels afterwards. failed joins the
-// errors of processes that did not answer or refused a change. If a process that answers lacks a scope of the changes,
-// changeLevels changes no level. In this case said is nil, and failed reports only the missing scope. Without changes,
-// changeLevels only reads the levels.
+// changeLevels makes the changes at all processes that answer, and returns their levels afterwards. The error joins the
+// errors of processes that did not answer or refused a change. If an answering process lacks the scope of a change,
+// changeLevels changes no level. In this case it returns no levels, and the error reports only the missing scope.
+// Without changes, changeLevels only reads the levels.
 func changeLevels(ctx context.Context, pages []page, changes []levelChange) (said []levelled, failed error) {
 	said, failed = readLevels(ctx, pages)
 	if len(changes) == 0 || len(said) == 0 {
@@ -270,8 +271,8 @@ func (c levelChange) possible(said []levelled) error {
 	return nil
 }
 
-// change makes the changes at one process, in their order. The argument scopes lists the scopes of this process. The
-// method stops at the first error.
+// change makes the changes at one process, in the order of the list. The argument scopes lists the scopes of this
+// process. The method stops at the first error.
 func (p page) change(ctx context.Context, scopes []controlz.Scope, changes []levelChange) error {
 	for _, c := range changes {
 		for _, s := range scopes {

@@ -124,7 +124,7 @@ func settingsTable(w io.Writer, all []migrate.Setting, wide bool) error {
 	return show.Table(w, rows)
 }
 
-// brief shortens a value to 40 characters.
+// brief shortens a value to at most 40 characters.
 func brief(value string) string {
 	const most = 40
 	if runes := []rune(value); len(runes) > most {

@@ -52,9 +52,9 @@ func (t *target) resolve(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("%d proxies have the name %q: %s; state the namespace", len(found), name, strings.Join(found, ", "))
 }
 
-// splitProxy splits NAME.NAMESPACE. Names of Pods may have dots. The result is is false for another form, such as a
+// splitProxy splits NAME.NAMESPACE. Names of Pods may have dots. The result ok is false for another form, such as a
 // node's id.
-func splitProxy(proxy string) (name, namespace string, is bool) {
+func splitProxy(proxy string) (name, namespace string, ok bool) {
 	at := strings.LastIndexByte(proxy, '.')
 	if at <= 0 || strings.Contains(proxy, "~") {
 		return "", "", false

@@ -59,9 +59,9 @@ func (o *offline) snapshot(events []object.Event) (*mirror.Snapshot, []object.Pr
 	return snapshot, problems, err
 }
 
-// reviewed is snapshot with the further result refused. For each object, refused has the problems for which the
-// validation webhook refuses the object. A stored object with such problems is applied all the same
-// (ingest.RecordsAndRefusals).
+// reviewed does the same as the method snapshot, and returns one more result. The result refused maps an object to the
+// problems for which the validation webhook refuses the object. A stored object with such problems is applied all the
+// same (ingest.RecordsAndRefusals).
 func (o *offline) reviewed(
 	events []object.Event,
 ) (_ *mirror.Snapshot, problems []object.Problem, refused map[object.ID][]object.Problem, err error) {
@@ -184,24 +184,24 @@ func (o *offline) node() (view.Node, error) {
 	return o.parseNode(o.proxy, raw)
 }
 
-// parseNode parses an Envoy core.v3 Node in JSON or YAML. The argument from is the location of the Node; every error
+// parseNode parses an Envoy core.v3 Node in JSON or YAML. The argument origin is the location of the Node. Every error
 // contains it.
-func (o *offline) parseNode(from string, raw []byte) (view.Node, error) {
+func (o *offline) parseNode(origin string, raw []byte) (view.Node, error) {
 	raw, err := yaml.YAMLToJSON(raw)
 	if err != nil {
-		return view.Node{}, fmt.Errorf("%s: %w", from, err)
+		return view.Node{}, fmt.Errorf("%s: %w", origin, err)
 	}
 	node := &corev3.Node{}
 	if err := protojson.Unmarshal(raw, node); err != nil {
-		return view.Node{}, fmt.Errorf("%s: not an Envoy core.v3 Node: %w", from, err)
+		return view.Node{}, fmt.Errorf("%s: not an Envoy core.v3 Node: %w", origin, err)
 	}
 	encoded, err := proto.Marshal(node)
 	if err != nil {
-		return view.Node{}, fmt.Errorf("%s: %w", from, err)
+		return view.Node{}, fmt.Errorf("%s: %w", origin, err)
 	}
 	parsed, err := view.Parse(encoded, o.cluster)
 	if err != nil {
-		return view.Node{}, fmt.Errorf("%s: %w", from, err)
+		return view.Node{}, fmt.Errorf("%s: %w", origin, err)
 	}
 	return parsed, nil
 }

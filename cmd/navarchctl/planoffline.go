@@ -77,19 +77,19 @@ func withoutShares(made *preview.Plan) {
 	})
 }
 
-// over returns the change from the snapshot before to the snapshot after. For unchanged records it uses the pointers in
-// the first snapshot, because the planner compares pointers.
-func over(before, after *mirror.Snapshot) mirror.Change {
+// over returns the change from the snapshot base to the snapshot next. For unchanged records it uses the pointers in
+// base, because the planner compares pointers.
+func over(base, next *mirror.Snapshot) mirror.Change {
 	var puts []model.Record
 	var deletes []model.Key
-	for _, e := range mirror.Diff(before, after).Edits {
+	for _, e := range mirror.Diff(base, next).Edits {
 		if e.New == nil {
 			deletes = append(deletes, e.Key())
 		} else {
 			puts = append(puts, e.New)
 		}
 	}
-	return before.Apply(before.Revision()+1, puts, deletes)
+	return base.Apply(base.Revision()+1, puts, deletes)
 }
 
 // applied returns the folder's events after the change: applied objects replace those with the same ID or are appended,

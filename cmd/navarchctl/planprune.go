@@ -20,11 +20,11 @@ import (
 // errAll is the error for a selector without requirements.
 var errAll = errors.New("an empty selector would delete everything")
 
-// pruneTo adds objects to c.removed. The argument there lists the objects before the change. pruneTo adds those objects
-// of the list whose labels match the selector, except the objects in c.put. It recognises the objects in c.put even if
-// their origins (cluster and source) differ. It fails if the selector is invalid, and with errAll if the selector has
-// no requirements.
-func (c *change) pruneTo(selector string, there []*object.Object) error {
+// pruneTo adds objects to c.removed. The argument present lists the objects before the change. pruneTo adds those
+// objects of the list whose labels match the selector, except the objects in c.put. It recognises the objects in c.put
+// even if their origins (cluster and source) differ. It fails if the selector is invalid, and with errAll if the
+// selector has no requirements.
+func (c *change) pruneTo(selector string, present []*object.Object) error {
 	matches, err := labels.Parse(selector)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (c *change) pruneTo(selector string, there []*object.Object) error {
 		id.Origin = object.ID{}.Origin
 		put[id] = true
 	}
-	for _, o := range there {
+	for _, o := range present {
 		id := o.ID
 		id.Origin = object.ID{}.Origin
 		if !put[id] && matches.Matches(labels.Set(o.Labels)) {
@@ -104,10 +104,10 @@ func (k kindName) all(ctx context.Context, in *cluster.Cluster, selector string)
 	return objectsIn(k.kind+" of the API server", text)
 }
 
-// objectsIn parses objects. The argument from is their origin, for errors. An error names the first object that is not
-// valid.
-func objectsIn(from string, text []byte) (all []*object.Object, err error) {
-	events, _ := files.Parse(from, text)
+// objectsIn parses objects. The argument origin names their source in errors. An error names the first object that is
+// not valid.
+func objectsIn(origin string, text []byte) (all []*object.Object, err error) {
+	events, _ := files.Parse(origin, text)
 	for _, e := range events {
 		if e.Op == object.Broken {
 			return nil, fmt.Errorf("%s: %s", e.Location, e.Problem)

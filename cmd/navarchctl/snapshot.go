@@ -76,7 +76,7 @@ func bindSnapshot(root *cobra.Command) {
 	}
 }
 
-// isReader reports whether the command with a name works on a report.
+// isReader reports whether the command with the given name works on a report.
 func isReader(name string) bool {
 	return slices.ContainsFunc(reportReaders, func(known string) bool { return name == known || strings.HasPrefix(name, known+" ") })
 }

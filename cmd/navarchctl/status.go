@@ -128,7 +128,7 @@ func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (
 		statusNext(cmd, all, len(args) == 1, format)
 	}
 	bad = len(faulty(all))
-	if len(args) == 0 { // a named proxy was found
+	if len(args) == 0 { // a named proxy was found, so missing replicas do not matter
 		bad += t.silent
 	}
 	return bad, err
@@ -213,7 +213,7 @@ type proxyStatus struct {
 
 // UnmarshalJSON decodes a proxy with the fields of each type, such as cluster_sent and cluster_acked. Missing fields
 // are zero. A missing cluster_synced is computed from cluster_sent and cluster_acked, and likewise for the other types.
-// The error reports JSON that does not decode. UnmarshalJSON does not keep raw.
+// The error reports JSON that does not decode. UnmarshalJSON copies raw.
 func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 	type plain proxyStatus
 	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {

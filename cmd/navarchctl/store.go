@@ -25,7 +25,7 @@ func storeCommand() *cobra.Command {
 }
 
 // with opens the store, runs one operation on it within the timeout, and closes the store. The error joins the errors
-// of the operation and of closing. If the store cannot be opened, it is that error.
+// of the operation and of closing. If the store cannot be opened, the operation does not run.
 func (e *etcd) with(ctx context.Context, timeout time.Duration, do func(context.Context, *kv.Store) error) error {
 	store, err := e.open()
 	if err != nil {
@@ -36,7 +36,8 @@ func (e *etcd) with(ctx context.Context, timeout time.Duration, do func(context.
 	return errors.Join(do(ctx, store), store.Close())
 }
 
-// replaced returns a hidden command in place of a removed command. It fails, and the error names the replacement.
+// replaced returns a hidden command in place of a removed command. The hidden command fails with an error that names
+// the replacement.
 func replaced(use, by string) *cobra.Command {
 	return &cobra.Command{Use: use, Short: "Gone: " + by + " takes its place",
 		Example: "  " + by, Hidden: true, DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error {

@@ -253,7 +253,7 @@ func (s *suggesting) suggest(ctx context.Context, events []object.Event, before 
 	if err != nil {
 		return err
 	}
-	made.Objects = (&change{put: objects}).proposals(before, after, found, nil) // nil: no warning refuses a Sidecar
+	made.Objects = (&change{put: objects}).proposals(before, after, found, nil) // nil: warnings do not refuse a Sidecar
 	if !s.live {
 		withoutShares(made)
 	}

@@ -41,8 +41,8 @@ type testRequest struct {
 	Method   string            `json:"method"` // GET if empty
 	URL      string            `json:"url"`
 	Headers  map[string]string `json:"headers"`
-	Address  string            `json:"address"`  // of the connection: IP, IP:PORT or :PORT (why --address)
-	Client   string            `json:"client"`   // IP address
+	Address  string            `json:"address"`  // of the connection: IP, IP:PORT or :PORT, as for why --address
+	Client   string            `json:"client"`   // IP address of the client
 	Identity string            `json:"identity"` // SPIFFE ID of a client of the mesh
 	Claims   map[string]any    `json:"claims"`   // claims of a token that is sent in the header authorization
 }
@@ -248,7 +248,7 @@ func (t testRequest) walk() (walk.Request, error) {
 	return r, nil
 }
 
-// differences lists the fields of a walk that differ from the expected values.
+// differences lists the fields of a result that differ from the expected values.
 func (w testWant) differences(r walk.Result) (all []string) {
 	differ := func(field string, got, want any) {
 		all = append(all, fmt.Sprintf("%s %v, want %v", field, got, want))

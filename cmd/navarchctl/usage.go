@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// mistyped improves how a command and all its subcommands handle mistakes on the command line. A command that only
-// groups other commands then refuses an unknown subcommand. By default, cobra prints the help text and ends with exit
-// code 0. Errors about flags and about the number of arguments then end with the command's usage line, and with the
-// command line for its help.
+// mistyped changes how a command and all its subcommands handle mistakes on the command line. A command that only
+// groups other commands refuses an unknown subcommand. (By default, cobra prints the help text and exits with code 0.)
+// Errors about flags and about the number of arguments end with the command's usage line, and with the command line for
+// its help.
 func mistyped(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		mistyped(sub)

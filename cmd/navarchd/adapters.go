@@ -18,9 +18,9 @@ import (
 type current struct{ ring *keyring.Keyring }
 
 // Current returns the authority that signs at present. The error reports why nothing can be signed: the clock is not
-// trusted, or the keyring is sealed. If etcd has been unreachable since the replica's start, the clock is not compared
-// yet, but Current returns the authority. The replica then only renews certificates, within an allowance that was
-// recorded earlier (Spend).
+// trusted, or the keyring is sealed. If etcd has been unreachable since the replica's start, the clock has not been
+// compared yet, but Current returns the authority. Without etcd, the replica only renews certificates, within an
+// allowance that was recorded earlier (Spend).
 func (c current) Current() (*caserve.Current, error) {
 	if err := c.ring.ClockOff(); err != nil && !(errors.Is(err, clock.ErrNotCompared) && c.ring.Away()) {
 		return nil, err

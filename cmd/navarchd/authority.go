@@ -29,8 +29,8 @@ import (
 )
 
 // authority contains the keyring, the authentication of callers and, in a process with role ca, the service that signs.
-// A process without role ca has an authority if --kek is given. From the keyring, agents then get roots and revocation
-// lists, and the secure address gets its certificate.
+// A process without role ca has an authority if --kek is given. The keyring of this authority gives roots and
+// revocation lists to agents, and a certificate to the secure address.
 type authority struct {
 	config  *config
 	log     *slog.Logger

@@ -33,8 +33,8 @@ type addressStatus struct {
 }
 
 // newAutomatic makes the leader of address assignment, and its duties (tasks of a leading process). It sends no
-// request. The argument api is the client of the config cluster's API server. api and writes are nil if the
-// configuration comes from files alone. The error names the flags.
+// request. The argument api is the client of the config cluster's API server. The arguments api and writes are nil if
+// the configuration comes from files alone. The error names the flags.
 func newAutomatic(i *ingester, c *config, api *apiserver.Client,
 	from sources, writes *promoted.Writer, limit *rate.Limiter) (*allocate.Leader, []duty, error) {
 	a, log := &automatic{store: i.store, origin: origin.New("", origin.Files)}, i.log

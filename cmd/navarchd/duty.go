@@ -17,9 +17,9 @@ import (
 // duty is a task that this process performs beside the ingest loop during a term (while it leads). Unused fields are
 // nil.
 type duty struct {
-	begin    func()                                    // called at the start of a term, before any lead
+	begin    func()                                    // called at the start of a term, before lead of any duty
 	lead     func(ctx context.Context, epoch kv.Epoch) // performs the duty during one term, until ctx ends
-	fit      func(ctx context.Context) error           // waits until this process should end its term (errUnfit), or ctx ends (its error)
+	fit      func(ctx context.Context) error           // waits for a reason to end the term (errUnfit), or for the end of ctx (its error)
 	problems func() []object.Problem                   // returns the problems that the duty has found in this term
 	origin   *origin.Origin                            // origin of the objects that the duty emits
 }

@@ -80,8 +80,8 @@ func newMirror(c *config, store *kv.Store, room func() string, log *slog.Logger,
 	}})
 }
 
-// countHeld sets the metric of held kinds: their last good records stay in use, because a writer other than the leader
-// changed the stored records.
+// countHeld sets the metric of held kinds. The last good records of a held kind stay in use, because a writer other
+// than the leader changed its stored records.
 func countHeld(held []mirror.Held) {
 	obs.HeldKinds.Reset()
 	for _, h := range held {
@@ -142,7 +142,7 @@ func awayProblems(why error) []inspect.Problem {
 }
 
 // killProblems returns the entry of /debug/problems about kills of this process because of its memory. It returns nil
-// without recent kills, and for nil, which stands for a process without role xds.
+// if there were no recent kills. The argument is nil in a process without role xds; the result is then nil too.
 func killProblems(k *memory.Kills) []inspect.Problem {
 	if k == nil || k.Problem() == "" {
 		return nil

@@ -168,7 +168,7 @@ func (i *ingester) leader(ctx context.Context) (inspect.Leader, error) {
 
 // leads runs one term (time as leader) until ctx ends, and then returns nil. An error reports that ctx ended before the
 // level (the format version of the store) was read, or that the held removals cannot be read. errUnfit means that a
-// duty found this process unfit. kv.ErrDeposed means that another process leads.
+// duty found this process unfit to lead. kv.ErrDeposed means that another process leads.
 func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	ctx, unfit := context.WithCancelCause(ctx)
 	defer unfit(nil)

@@ -65,7 +65,7 @@ func (a *assembly) proxiesOfInjection() (inject.ProxyConfigs, error) {
 }
 
 // warnUnread returns a function that logs an error as a warning. The argument what is the message of the warning. The
-// function ignores nil.
+// returned function ignores a nil error.
 func warnUnread(log *slog.Logger, what string) func(error) {
 	return func(err error) {
 		if err != nil {

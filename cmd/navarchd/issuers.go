@@ -51,8 +51,8 @@ func (e *environment) readIssuers(parse func(name string, set func(string) error
 // foreign reports whether another CA or signers of Kubernetes sign the certificates.
 func (e *environment) foreign() bool { return e.otherCA || e.signers }
 
-// checkIssuers refuses settings that contradict the selected issuer. This process would sign beside another CA, or its
-// TLS address would lack a certificate of that issuer.
+// checkIssuers refuses settings that contradict the selected issuer. With such settings, this process would sign beside
+// another CA, or its TLS address would lack a certificate of the selected issuer.
 func (c *config) checkIssuers(refuse func(format string, args ...any)) {
 	const other = "ENABLE_CA_SERVER=false says that another CA signs"
 	if c.env.otherCA && c.has(roleCA) {

@@ -41,7 +41,7 @@ type clusterFacts struct {
 	remote func(cluster string) (attest.TokenIssuer, bool) // issuers of other clusters; nil: no other cluster is read
 	// reviewer verifies tokens that cannot be verified here (--token-review); nil: no reviews.
 	reviewer attest.Reviewer
-	gone     func(attest.Caller) error // an error if the caller's Pod or account was deleted; nil: deletions are unknown
+	gone     func(attest.Caller) error // returns an error if the caller's Pod or account was deleted; nil: deletions are unknown
 	// ca reads istiod's CA Secrets; nil: this process does not sign, or has a folder (--cacerts).
 	ca *istioca.Secrets
 }

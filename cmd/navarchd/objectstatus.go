@@ -149,7 +149,7 @@ type term struct {
 	began bool
 }
 
-// takeFleet records the replicas that serve proxies. Warming replicas serve none.
+// takeFleet records the replicas that serve proxies. Warming replicas do not serve proxies yet.
 func (t *term) takeFleet(fleet member.Fleet) {
 	t.known, t.replicas = true, t.replicas[:0]
 	for _, m := range fleet.Members {
@@ -270,9 +270,9 @@ func (s *objectStatus) problems() (all []object.Problem) {
 	return all
 }
 
-// refusals returns the objects that proxies of this replica refuse. The result has the objects of blamed, from which a
-// withheld version of a resource was made. It also has the objects of culprits, which proxies in the object's own
-// namespace refused. Thus one identity cannot affect the status of objects in other namespaces.
+// refusals returns the objects that proxies of this replica refuse. The result has the sources of withheld versions
+// (blamed). It also has the sources of versions that proxies in the namespace of the source refused (culprits). Thus
+// one identity cannot affect the status of objects in other namespaces.
 func (r *replica) refusals() (all []acknowledged.Refusal) {
 	all = blamed(r.server.Withheld())
 	if latest := r.refused.Load(); latest != nil {

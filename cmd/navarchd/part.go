@@ -60,7 +60,7 @@ func (p *part) remarks() (all []string) {
 	return all
 }
 
-// measure calls the functions of gauges every second until ctx ends, and returns nil.
+// measure calls the functions in p.gauges every second until ctx ends, and returns nil.
 func (p *part) measure(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -76,7 +76,7 @@ func (p *part) measure(ctx context.Context) error {
 	}
 }
 
-// depart calls the functions of leave in order.
+// depart calls the functions in p.leave in order.
 func (p *part) depart(ctx context.Context) {
 	for _, leave := range p.leave {
 		leave(ctx)

@@ -80,14 +80,14 @@ func (a *assembly) followRoots(roots *serving.Roots, log *slog.Logger) (func(con
 	}, nil
 }
 
-// rereadRoots reads the file of --peer-roots by the function read, every rootsAgain until ctx ends. The parameter into
-// receives the roots. While the file cannot be read, the previous roots stay in use.
-func rereadRoots(ctx context.Context, into *serving.Roots, read func() ([]*x509.Certificate, error), log *slog.Logger) error {
+// rereadRoots calls the function load, which reads the file of --peer-roots, at the interval rootsAgain until ctx ends.
+// The parameter target receives the roots. While the file cannot be read, the previous roots stay in use.
+func rereadRoots(ctx context.Context, target *serving.Roots, load func() ([]*x509.Certificate, error), log *slog.Logger) error {
 	said := ""
 	for {
-		switch roots, err := read(); {
+		switch roots, err := load(); {
 		case err == nil:
-			into.Use(roots)
+			target.Use(roots)
 			said = ""
 		case err.Error() != said:
 			said = err.Error()
@@ -108,7 +108,7 @@ type rootMap struct {
 
 var _ status.Seen[corev1.ConfigMap] = rootMap{}
 
-// Replace implements status.Seen. If the ConfigMap is missing in all, the previous roots stay in use.
+// Replace implements status.Seen. If the ConfigMap is missing, the previous roots stay in use.
 func (m rootMap) Replace(all map[status.Key]status.Found[corev1.ConfigMap]) {
 	m.use(all[m.key].Object)
 }

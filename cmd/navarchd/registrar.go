@@ -48,9 +48,9 @@ func (a *assembly) addRegistrar() error {
 	return nil
 }
 
-// signerRoots returns root certificates from caCertificates in the mesh configuration. own has the roots of the entries
-// whose certSigners name the signer. all has the roots of every entry. Both are nil while the configuration is not
-// known.
+// signerRoots returns root certificates from caCertificates in the mesh configuration. The result own has the roots of
+// the entries whose certSigners name the signer. The result all has the roots of every entry. Both results are nil
+// while the configuration is not known.
 func (a *assembly) signerRoots(signer string) (own, all []*x509.Certificate) {
 	s := a.snapshot()
 	if s == nil {

@@ -61,8 +61,10 @@ type writeRights struct {
 	every   time.Duration // interval of requests to the API server
 	after   time.Duration // time for which everything must be refused
 
-	refused atomic.Pointer[string] // why everything is refused; nil: something is allowed, or this is not known yet
-	gaveUp  int                    // consecutive terms that ended with errUnfit; used by one term at a time
+	// The field refused is the reason why everything is refused. If something is allowed, or if this is not known yet,
+	// it is nil.
+	refused atomic.Pointer[string]
+	gaveUp  int // consecutive terms that ended with errUnfit; used by one term at a time
 }
 
 const (
@@ -107,9 +109,9 @@ func (w *writeRights) fit(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ask asks the API server about the rights in w.must. If the API server refuses all of them, why is the reason. If it
-// allows one of them, why is empty. known is false if the API server does not answer.
-func (w *writeRights) ask(ctx context.Context) (why string, known bool) {
+// ask asks the API server about the rights in w.must. If the API server refuses all of them, the result is the reason.
+// If it allows one of them, the reason is empty. The result known is false if the API server does not answer.
+func (w *writeRights) ask(ctx context.Context) (reason string, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, rightsEvery)
 	defer cancel()
 	var refused []string

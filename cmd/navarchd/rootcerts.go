@@ -114,7 +114,7 @@ func (r *rootCerts) lead(ctx context.Context, epoch kv.Epoch) {
 }
 
 // follow sets the wanted ConfigMaps whenever the keyring or the namespaces change. While the keyring is sealed, no
-// ConfigMap is wanted. needed is closed once there is something to write.
+// ConfigMap is wanted. The channel needed is closed once there is something to write.
 func (r *rootCerts) follow(ctx context.Context, needed chan<- struct{}) {
 	need := sync.OnceFunc(func() { close(needed) })
 	defer r.unknown.Store(nil)

@@ -30,7 +30,7 @@ type blobs interface {
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
 }
 
-// nothingSealed returns a check for the time before a new key file is made. The check returns an error if etcd has
+// nothingSealed returns a check that runs before a new key file is made. The check returns an error if etcd has
 // something sealed (encrypted): a keyring, a kubeconfig of another cluster, or the MAC key, which exists once a Secret
 // was sealed. In this case the key file was lost or is not mounted yet, and a new key could not open the sealed values.
 func nothingSealed(store blobs) seal.First {

@@ -80,9 +80,9 @@ func (c *config) remotes(store *kv.Store, sealer seal.Sealer, log *slog.Logger) 
 	return others
 }
 
-// newNames returns the leader's duty to resolve the DNS names of gateways between networks. The parameter to reports
-// the names that are needed. The result is nil if the environment does not enable this duty.
-func newNames(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) []duty {
+// newNames returns the leader's duty to resolve the DNS names of gateways between networks. The parameter ingestLoop
+// reports the names that are needed. The result is nil if the environment does not enable this duty.
+func newNames(c *config, ingestLoop *ingest.Loop, store *kv.Store, log *slog.Logger) []duty {
 	if !c.env.gatewayNames {
 		return nil
 	}
@@ -90,8 +90,8 @@ func newNames(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) []d
 	if err != nil {
 		log.Warn("this process knows no DNS server: names of gateways between networks are not resolved while it leads", obs.KeyError, err)
 	}
-	names := hostnames.New(hostnames.Config{Resolve: servers.Resolve, Emit: to.Emit, Log: log})
-	to.Named = names.Need
+	names := hostnames.New(hostnames.Config{Resolve: servers.Resolve, Emit: ingestLoop.Emit, Log: log})
+	ingestLoop.Named = names.Need
 	from := hostnames.Origin()
 	return []duty{{lead: func(ctx context.Context, epoch kv.Epoch) { names.Run(ctx, store, epoch) },
 		problems: func() []object.Problem { return nameProblems(names) }, origin: &from}}

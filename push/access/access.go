@@ -9,8 +9,8 @@
 // The goroutine that plans configuration does not query the authoriser itself, because a query may block. If navarchd
 // can reach the API server of a service account's cluster, this API server decides, by SubjectAccessReview. Otherwise
 // the RoleBindings and ClusterRoleBindings of the snapshot decide (Snapshots). In the snapshot, bindings and their
-// roles are joined as records of kind SecretReader. Answers are only in memory. If the authoriser is unreachable at the
-// start of a process, the process knows no answer.
+// roles are joined as records of kind SecretReader. Answers are kept only in memory. A process that cannot reach the
+// authoriser at its start knows no answer.
 package access
 
 import (
@@ -68,8 +68,8 @@ func Granted(s *mirror.Snapshot, who view.Identity) Answer {
 		who.Namespace)}
 }
 
-// HasBindings reports whether a snapshot has bindings of a cluster. Without any, the rights of the cluster's service
-// accounts cannot be read from the snapshot.
+// HasBindings reports whether a snapshot has bindings of a cluster. Without bindings, the snapshot does not state the
+// rights of the cluster's service accounts.
 func HasBindings(s *mirror.Snapshot, cluster string) bool {
 	for r := range s.All(model.KindSecretReader) {
 		if r.Meta().Key.Origin.Cluster() == cluster {

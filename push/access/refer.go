@@ -38,9 +38,10 @@ func References(r model.Record) iter.Seq[Reference] {
 	}
 }
 
-// PullSecret returns the Secret with the credentials for the image of a WasmPlugin or TrafficExtension. Both are
-// records of kind model.TrafficExtension. The Secret is in the namespace of the record. ok is false if the record is of
-// another kind, applies to no workload, or fetches its module without credentials. If ok is false, ref must be ignored.
+// PullSecret returns the Secret with the credentials for the image of a WasmPlugin or TrafficExtension. Both objects
+// become records of kind model.TrafficExtension. The Secret is in the namespace of the record. The result ok is false
+// if the record is of another kind, applies to no workload, or fetches its module without credentials. If ok is false,
+// ref must be ignored.
 func PullSecret(r model.Record) (ref Reference, ok bool) {
 	e, is := r.(*model.TrafficExtension)
 	if !is || len(Selectors(r)) == 0 {
@@ -154,7 +155,8 @@ func texts(v *structpb.Value, yield func(string) bool) bool {
 }
 
 // reaches reports whether a record that refers to Secrets applies to workloads of a namespace. As in Istio, a Gateway
-// selects workloads in all namespaces. An EnvoyFilter of the root namespace without targetRefs does so, too.
+// selects workloads in all namespaces. An EnvoyFilter of the root namespace without targetRefs also applies to all
+// namespaces.
 func reaches(r model.Record, root, namespace string) (ok bool) {
 	switch t := r.(type) {
 	case *model.Gateway:

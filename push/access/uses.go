@@ -36,7 +36,7 @@ type SecretUse struct {
 // uses collects the SecretUses of one record.
 type uses struct {
 	all []SecretUse
-	of  SecretUse // template of the elements: Namespace, Selector and Gateways
+	of  SecretUse // template of the elements, with Namespace, Selector and Gateways set
 }
 
 // add adds the Secret or ConfigMap that a field names. For a ConfigMap NAME-cacert it also adds the ConfigMap NAME. It

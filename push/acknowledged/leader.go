@@ -46,7 +46,7 @@ func (c *Collector) Now() *Answers { return c.now.Load() }
 // Acknowledged returns the newest revision that all of the named replicas have acknowledged. The revision is 0 if a
 // replica has not answered the present leader, and math.MaxInt64 without replicas. The result waiting names the
 // replicas that have not acknowledged the revision upTo, in the order of replicas. It is nil if all have acknowledged
-// upTo. a must not be nil.
+// upTo. The receiver must not be nil.
 func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, waiting []string) {
 	revision = math.MaxInt64
 	for _, name := range replicas {

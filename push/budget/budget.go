@@ -14,7 +14,9 @@
 // workload. To make room for a new stream, the ledger ends a stream of the credential with the most streams. It prefers
 // the newest stream of this credential that is not proven.
 //
-// Owns: the counts of streams, bytes and work.  Reads: Config.Workloads.  Never: ends a stream under its lock.
+// Owns: the counts of streams, bytes and work.
+// Reads: Config.Workloads.
+// Never: calls the end function of a stream while the lock is held.
 package budget
 
 import (
@@ -93,7 +95,7 @@ var errDisplaced = fmt.Errorf("%w: this stream made room, because its credential
 const (
 	joinsBurst, joinsEvery = 16, 2 * time.Second // pace of a credential's joins
 	joinsPeriod            = 30 * time.Second    // period in which an identity may join as often as it may have streams
-	blamesBurst            = 64                  // Blame's pace of an identity: this burst, then one in blamesEvery
+	blamesBurst            = 64                  // an identity may have this burst of look-ups, then one in blamesEvery
 	blamesEvery            = time.Second / 4
 	// blamesShare divides an identity's pace of look-ups. One credential may use 1/4 of this pace. All streams that are
 	// not proven may use 3/4 together.
@@ -295,8 +297,9 @@ func (e *Entry) Join() error {
 	return fmt.Errorf("%w: its proxies join too often", ErrExhausted)
 }
 
-// Ask counts one request of a tool (istioctl) until done is called. It fails if Limits.Asks requests of the identity
-// are in progress. The error then matches ErrExhausted, and done is nil. Further calls of done have no effect.
+// Ask counts one request of a tool (istioctl) until the function done is called. It fails if Limits.Asks requests of
+// the identity are in progress. The error then matches ErrExhausted, and done is nil. Further calls of done have no
+// effect.
 func (e *Entry) Ask() (done func(), err error) {
 	if e == nil {
 		return func() {}, nil

@@ -33,7 +33,7 @@ func (e *Entry) Hold(bytes int) {
 	}
 }
 
-// The callers of the functions below hold the lock.
+// Callers of the functions below must hold the ledger's lock.
 
 // hold adds bytes to all counts of messages, unless they were dropped.
 func (e *Entry) hold(bytes int) {

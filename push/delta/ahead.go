@@ -50,8 +50,8 @@ func (s *State) goesAhead(t xds.Type, set []*xds.Resource) {
 	}
 }
 
-// arrives removes the resources from s.ahead that no longer name an open cluster. It is called after an answer to a CDS
-// response. It does nothing while other CDS responses are unanswered or must be sent again.
+// arrives removes from s.ahead the resources that no longer newly name an open cluster. It is called after an answer to
+// a CDS response. It does nothing while other CDS responses are unanswered or must be sent again.
 func (s *State) arrives() {
 	if cds := &s.types[xds.Cluster]; len(s.ahead) == 0 || len(cds.flights) > 0 || len(cds.retry) > 0 {
 		return

@@ -23,8 +23,8 @@ const (
 	maxName = 4096
 	// fewNames and fewBytes limit the number and the total length of a stream's unknown names of one type. If the names
 	// of the type's resources are more or longer, their number and total length are the limits. The limit on all names,
-	// known and unknown, is three times the limit on the number of unknown names. It is higher because names stay
-	// subscribed after their resource is removed.
+	// known and unknown, is three times the limit on the number of unknown names. This limit on all names is higher
+	// because names stay subscribed after their resource is removed.
 	fewNames = 4096
 	fewBytes = 1 << 20
 	// manyClaims limits the unknown names that a resuming client may claim (list as resources that it has). It applies
@@ -162,9 +162,9 @@ func (s *State) shorten(r Request) Request {
 	return r
 }
 
-// shortenAsked shortens r.Subscribe to at most manyTimes*most names. The parameter most is the maximum number of
+// shortenAsked shortens r.Subscribe to at most manyTimes*limit names. The parameter limit is the maximum number of
 // unknown names among them.
-func (s *State) shortenAsked(r *Request, most int) {
+func (s *State) shortenAsked(r *Request, limit int) {
 	ty, stack := s.typed(r.Type), s.stack(r.Type)
 	var left []string
 	asked, all, unknown := r.asked.Len, r.all, 0
@@ -173,11 +173,11 @@ func (s *State) shortenAsked(r *Request, most int) {
 		switch {
 		case name == wildcard:
 			continue
-		case len(left) == manyTimes*most:
+		case len(left) == manyTimes*limit:
 			s.cut(r.Type)
 			continue
 		case ty.keeps(name) || known(stack, name):
-		case unknown == most || len(name) > longest(r.Type) && len(left) > 0:
+		case unknown == limit || len(name) > longest(r.Type) && len(left) > 0:
 			// The list must not become empty, which would be a wildcard for some types.
 			if len(name) <= longest(r.Type) {
 				s.cut(r.Type)
@@ -255,10 +255,10 @@ func lengths(names []string) (n int) {
 
 // admitClaim reports whether there is room for an unknown name that a resuming client has claimed. The type has a
 // wildcard subscription. If there is room for a new name, admitClaim charges the name to the granted bytes (pay). The
-// parameter most is the limit on unknown names.
-func (s *State) admitClaim(t xds.Type, name string, most int) bool {
+// parameter limit is the maximum number of unknown names.
+func (s *State) admitClaim(t xds.Type, name string, limit int) bool {
 	ty := s.typed(t)
-	if _, is := ty.overrides[name]; is || len(name) <= longest(t) && ty.unknown.names < most && s.pay(t, len(name)) {
+	if _, is := ty.overrides[name]; is || len(name) <= longest(t) && ty.unknown.names < limit && s.pay(t, len(name)) {
 		return true
 	}
 	if s.leftOut++; len(name) <= longest(t) { // no resource has a longer name, so reconnecting would not help
@@ -267,8 +267,8 @@ func (s *State) admitClaim(t xds.Type, name string, most int) bool {
 	return false
 }
 
-// cut records that names of a type were left out which may have resources later. At the first call, it also records the
-// sum of the names of the type's resources. It does nothing for dynamic types.
+// cut records that names of a type were left out, although they may have resources later. At the first call, it also
+// records the sum of the names of the type's resources. It does nothing for dynamic types.
 func (s *State) cut(t xds.Type) {
 	if ty := s.typed(t); !ty.short && !isDynamic(t) {
 		ty.short, ty.shortAt = true, s.stack(t).Sum().Names

@@ -26,8 +26,8 @@ func (s *State) Next() (Reply, bool) { return s.next(false) }
 // Endpoints of a cluster that must itself be sent, and all other changes, are left for Next.
 func (s *State) Urgent() (Reply, bool) { return s.next(true) }
 
-// next returns the next response: of dynamic types first, then in the order of types. If urgent is set, it returns
-// only changes of the kinds that Urgent names.
+// next returns the next response. Dynamic types come first, then the types in their order. If urgent is true, next
+// returns only urgent changes (Urgent).
 func (s *State) next(urgent bool) (Reply, bool) {
 	s.urgent = urgent
 	for t := range s.dynamicTypes() {
@@ -57,8 +57,8 @@ func (s *State) replyOf(t xds.Type) (Reply, bool) {
 // change is the content of one response.
 type change struct {
 	set []*xds.Resource
-	// whole is not zero if set has all resources of one stack, sorted by name. whole is this stack, and set is shared
-	// and read-only in this case.
+	// If set has all resources of one stack, whole is this stack. In this case set is sorted by name, shared and
+	// read-only. In all other cases whole is zero.
 	whole   manifest.Stack
 	removed []string
 }
@@ -118,8 +118,8 @@ func (ty *typed) replacing(sent []string) bool {
 	return false
 }
 
-// keep deletes the removals from the response c, so that they are sent later. resent has the names in c that have
-// overrides. keep returns resent without the removals.
+// keep deletes the removals from the response c, so that they are sent later. The parameter resent has the names in c
+// that have overrides (an override is the separate state of one name). keep returns resent without the removals.
 func (ty *typed) keep(c *change, resent []string) []string {
 	for _, name := range c.removed {
 		ty.put(name, ty.current(name))
@@ -144,8 +144,8 @@ func (s *State) retries(t xds.Type, c *change) (resent []string) {
 	return resent
 }
 
-// answerFirst adds the answer to the first names of a type to c. Only names without a resource, and names whose
-// resource may not be sent yet, get an override. A joining proxy may name thousands of resources here.
+// answerFirst adds to c the answer to the first subscribed names of a type. Only names without a resource, and names
+// whose resource may not be sent yet, get an override. A joining proxy may subscribe to thousands of names.
 func (s *State) answerFirst(t xds.Type, c *change) {
 	ty := s.typed(t)
 	ty.fresh = false
@@ -240,8 +240,8 @@ func (s *State) changes(cluster string) bool {
 	return !same(has, s.target.Types[xds.Cluster].Get(cluster))
 }
 
-// gather decides about the names with overrides that the function pick selects, and adds the results to c. It returns
-// the names that are sent, in any order.
+// gather decides about each name with an override for which the function pick returns true, and adds the results to c.
+// It returns the names that are sent, in any order.
 func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) (resent []string) {
 	ty, goal := s.typed(t), s.stack(t)
 	for name, o := range ty.overrides {
@@ -307,8 +307,8 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 	return resent
 }
 
-// launch records a response as in flight and returns it. resent has the names of the response that have overrides. The
-// parameter at is the stack that the client has after it accepts the response.
+// launch records a response as in flight and returns it. The parameter resent has the names of the response that have
+// overrides. The parameter at is the stack that the client has after it accepts the response.
 func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack, due bool) Reply {
 	ty := s.typed(t)
 	if c.whole == (manifest.Stack{}) {
@@ -375,8 +375,8 @@ func overhead(r *Reply) int {
 	return n
 }
 
-// followClusters marks the assignments of clusters in flight, so that they are sent again. When a cluster changes,
-// Envoy neither uses its old endpoints nor requests endpoints again.
+// followClusters marks the assignments (EDS) of the clusters in the given responses, so that the assignments are sent
+// again. When a cluster changes, Envoy neither uses the cluster's old endpoints nor requests its endpoints again.
 func (s *State) followClusters(flights []flight) {
 	eds := &s.types[xds.Endpoint]
 	if !eds.subscribed || eds.fresh {

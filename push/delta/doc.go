@@ -21,7 +21,7 @@
 // action for each name (decide.go): send a difference, answer a subscription, or send a placeholder where Envoy would
 // wait for ever.
 //
-// Request processes an ACK or a NACK. After an ACK, acked is the stack that sent was when the response was made. If the
+// Request processes an ACK or a NACK. An ACK sets acked to the value that sent had when the response was made. If the
 // message of a NACK names the refused resource, this version of the resource is quarantined: it is not sent again on
 // this stream. The other resources of the response are sent again. If the message names no resource, all resources are
 // sent again in halves, until the refused resource is found (nack.go).
@@ -76,7 +76,7 @@
 // names which were left out may have resources by now. The caller then ends the stream, because Envoy repeats all its
 // subscriptions on the next stream.
 //
-// # Invariants, held by tests
+// # Invariants, verified by tests
 //
 // After its last ACK a client has its target, except for refused and withheld versions. Withheld versions are those
 // that the caller excludes (Withhold). A delta response contains only differences, answers to subscriptions, and

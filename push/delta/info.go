@@ -4,8 +4,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Resumed is the value of Info.Sent for a type that the client resumed, while no response was made. The client has
-// listed the resources that it has. If the type is also synced (Info.Synced), Info.Acked has this value too.
+// Resumed is the value of Info.Sent for a type that the client has resumed, until a response of the type is made. A
+// client resumes a type by a request that lists its resources. If the type is also synced (Info.Synced), Info.Acked has
+// this value too.
 const Resumed = "resumed"
 
 // Info describes the state of one type, for debugging.
@@ -14,10 +15,14 @@ type Info struct {
 	// Synced means that the client has acknowledged, or listed when it resumed, the newest version of everything that
 	// it requests. Refused and withheld versions, names that were left out, and resources whose content is not known
 	// yet do not count. After a new set of resources, Synced may be false until Next has returned false.
-	Synced        bool
-	All           bool              // the subscription has the wildcard
-	Names         int               // number of names in the subscription; with a wildcard for Envoy's types, most do not count
-	Sent, Acked   string            // nonces of the newest response and the newest accepted one, or Resumed; empty: none
+	Synced bool
+	All    bool // the subscription has the wildcard
+	// Names is the number of subscribed names. For Envoy's types, names that the client subscribes together with the
+	// wildcard or later do not count.
+	Names int
+	// Sent is the nonce of the newest response, and Acked that of the newest accepted response. Each may be Resumed. It
+	// is empty if there is no such response.
+	Sent, Acked   string
 	SentRevision  int64             // the store's revision of the last response, or of a later set without changes; 0: none
 	AckedRevision int64             // as SentRevision, but of the newest response with an ACK or NACK; 0: none
 	InFlight      int               // number of unacknowledged responses
@@ -72,14 +77,14 @@ func (s *State) synced(t xds.Type, ty *typed) bool {
 	return true
 }
 
-// Asks reports whether the client subscribes to a resource. t must not be a dynamic type.
+// Asks reports whether the client subscribes to a resource. The type t must not be dynamic.
 func (s *State) Asks(t xds.Type, name string) bool {
 	ty := &s.types[t]
 	return ty.subscribed && ty.wants(name)
 }
 
 // Lacks reports whether the client subscribes to a resource but does not have the given version. It returns false if
-// this version is in flight, or if the client has refused it. t must not be a dynamic type.
+// this version is in flight, or if the client has refused it. The type t must not be dynamic.
 func (s *State) Lacks(t xds.Type, name, version string) bool {
 	if !s.Asks(t, name) {
 		return false
@@ -92,7 +97,7 @@ func (s *State) Lacks(t xds.Type, name, version string) bool {
 
 // Good returns the version of a resource that the client has. Responses in flight count as accepted. It returns "" if
 // the client lacks the resource or the version is unknown. The result has no meaning if the client does not subscribe
-// to the resource (Asks). t must not be a dynamic type.
+// to the resource (Asks). The type t must not be dynamic.
 func (s *State) Good(t xds.Type, name string) string {
 	ty := &s.types[t]
 	o := ty.overrideOf(name, ty.sent)
@@ -105,7 +110,7 @@ func (s *State) Good(t xds.Type, name string) string {
 // Acknowledged returns the version of a resource that the client acknowledged last, or listed when it resumed. It
 // returns "" if there is no such version, or if the client may have another version. While a newer version is in
 // flight, the result is the previous version or "". The result has no meaning if the client does not subscribe to the
-// resource (Asks). t must not be a dynamic type.
+// resource (Asks). The type t must not be dynamic.
 func (s *State) Acknowledged(t xds.Type, name string) string {
 	ty := &s.types[t]
 	o := ty.overrideOf(name, ty.acked)

@@ -12,9 +12,9 @@ import (
 const maxScan = 64 << 10
 
 // refuse processes a NACK of a response. The client keeps its previous versions, but Envoy may have applied some
-// resources of the response. If Envoy's message names the refused resource, the version of this resource is put into
-// quarantine. The other resources of the response are sent again. If the refused resource is not known, all are sent
-// again, in two halves. A response without resources counts as accepted.
+// resources of the response. If Envoy's message names the refused resource, the version of this resource is quarantined
+// (not sent again). The other resources of the response are sent again. If the refused resource is not known, all are
+// sent again, in two halves. A response without resources counts as accepted.
 func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	ty := &s.types[r.Type]
 	before := ty.acked
@@ -117,8 +117,8 @@ func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bo
 	return groups
 }
 
-// culprits returns the names of the sent resources that Envoy's message names as refused. sent is sorted by name.
-// Envoy's messages have these forms:
+// culprits returns the names of the sent resources that Envoy's message names as refused. The list sent is sorted by
+// name. Envoy's messages have these forms:
 //   - for clusters and listeners: "Error adding/updating cluster(s) a: reason\nb: reason";
 //   - for violated constraints: the printed resource, then the reason. The first `name: "x"` or `cluster_name: "x"` is
 //     the name of the refused resource;
@@ -146,15 +146,16 @@ func culprits(t xds.Type, text string, sent []*xds.Resource) []string {
 	return nil
 }
 
-// lineNames returns the names that begin a line and precede a colon. is reports whether a text is a name.
-func lineNames(text string, is func(string) bool) (names []string) {
+// lineNames returns the names that begin a line and precede a colon. The function isName reports whether a text is the
+// name of a sent resource.
+func lineNames(text string, isName func(string) bool) (names []string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		for end := 0; ; {
 			i := strings.Index(line[end:], ": ")
 			if i < 0 {
 				break
 			}
-			if end += i; is(line[:end]) {
+			if end += i; isName(line[:end]) {
 				names = append(names, strings.Clone(line[:end]))
 				break
 			}
@@ -164,14 +165,15 @@ func lineNames(text string, is func(string) bool) (names []string) {
 	return names
 }
 
-// printedName returns the first name in a printed message, or "". is reports whether a text is a name.
-func printedName(text string, is func(string) bool) string {
+// printedName returns the first name in a printed message, or "". The function isName reports whether a text is the
+// name of a sent resource.
+func printedName(text string, isName func(string) bool) string {
 	for {
 		_, after, ok := strings.Cut(text, `name: "`)
 		if !ok {
 			return ""
 		}
-		if name, _, ok := strings.Cut(after, `"`); ok && is(name) {
+		if name, _, ok := strings.Cut(after, `"`); ok && isName(name) {
 			return strings.Clone(name)
 		}
 		text = after
@@ -179,7 +181,7 @@ func printedName(text string, is func(string) bool) string {
 }
 
 // routeNames returns the names x in texts "in route x", where x ends at the end of the line or of a word.
-func routeNames(text string, is func(string) bool) (names []string) {
+func routeNames(text string, isName func(string) bool) (names []string) {
 	for {
 		_, after, ok := strings.Cut(text, "in route ")
 		if !ok {
@@ -188,7 +190,7 @@ func routeNames(text string, is func(string) bool) (names []string) {
 		line, _, _ := strings.Cut(after, "\n")
 		word, _, _ := strings.Cut(line, " ")
 		for _, candidate := range []string{line, word, strings.TrimRight(word, ".,;:")} {
-			if is(candidate) {
+			if isName(candidate) {
 				names = append(names, strings.Clone(candidate))
 				break
 			}

@@ -19,7 +19,7 @@ func notProtobuf(what string, code int) error {
 	return fmt.Errorf("%s is not protobuf: %w", what, protowire.ParseError(code))
 }
 
-// visit calls do with every length-delimited field of a message, in the order of the wire.
+// visit calls the function do with every length-delimited field of a message, in the order of the wire.
 func visit(b []byte, what string, do func(protowire.Number, []byte) error) error {
 	_, err := walk([][]byte{b}, what, do)
 	return err
@@ -113,7 +113,8 @@ func fieldSize(pieces [][]byte) int {
 	return tag + n + int(min(size, 1<<40))
 }
 
-// fields returns a sequence of the values of one length-delimited field. walk must have accepted the message.
+// fields returns a sequence of the values of one length-delimited field. The function walk must have accepted the
+// message.
 func fields(whole [][]byte, number protowire.Number) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, b := range whole {

@@ -91,7 +91,7 @@ type typed struct {
 // override is the state of a name for which the stacks typed.acked and typed.sent are wrong.
 type override struct {
 	have        *xds.Resource   // the acknowledged or last good version; nil: none or unknown
-	held        bool            // the client may hold a version other than have
+	held        bool            // the client may have a version other than the one in the field have
 	claimed     bool            // the client listed another version
 	force       bool            // the client subscribed to the name, which must be answered even without a difference
 	placeholder bool            // the client has the empty placeholder for a missing resource
@@ -100,7 +100,7 @@ type override struct {
 	noStandIn   bool            // the client has also refused the substitute (stand-in) for the refused version
 	lacks       string          // name of the refused cluster that made the client get the previous version again
 	flying      uint64          // nonce of the newest response in flight that carries the name; 0: none
-	now         *xds.Resource   // the resource in the response flying; nil: the response removes the resource
+	now         *xds.Resource   // the resource in the response with the nonce flying; nil: the response removes the resource
 	since       int64           // start of the wait for clusters, in Unix nanoseconds; 0: the resource does not wait
 }
 
@@ -143,8 +143,8 @@ type Reply struct {
 	Due bool
 }
 
-// New returns the state of a stream before its first request. set is the newest set of resources for the client, not
-// nil. State keeps the set and does not change it.
+// New returns the state of a stream before its first request. The parameter set is the newest set of resources for the
+// client, and must not be nil. State keeps the set and does not change it.
 func New(cfg Config, set *manifest.Set) *State {
 	if cfg.Credit == 0 {
 		cfg.Credit = Credit
@@ -155,8 +155,8 @@ func New(cfg Config, set *manifest.Set) *State {
 	return &State{cfg: cfg, target: set, now: 1}
 }
 
-// Target sets the newest set of resources for the client, not nil. Next then returns responses with the differences.
-// State keeps the set and does not change it.
+// Target sets the newest set of resources for the client, which must not be nil. Next then returns responses with the
+// differences. State keeps the set and does not change it.
 func (s *State) Target(set *manifest.Set) { s.target = set }
 
 // Withhold sets a function that reports whether a version must not be sent to the client. nil: no version is withheld.
@@ -357,7 +357,7 @@ func (ty *typed) tidyAll() {
 	}
 }
 
-// superfluous reports whether an override is not needed, because it says the same as acked, sent, and the stacks of the
+// superfluous reports whether an override is not needed, because it agrees with acked, sent, and the stacks of the
 // responses in flight.
 func (ty *typed) superfluous(name string, o override) bool {
 	if o.flying != 0 || o.force || o.held || o.refused != "" || !same(o.have, ty.sent.Get(name)) {

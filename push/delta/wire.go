@@ -28,10 +28,10 @@ const (
 	sotwVersion, sotwNode, sotwNames, sotwType, sotwNonce, sotwError = 1, 2, 3, 4, 5, 6
 )
 
-// ParseDelta parses a DeltaDiscoveryRequest. raw contains the message in pieces. ParseDelta may change the slice raw,
-// but not the bytes. A list that the message does not have is nil in the result. Unknown fields are skipped. ParseDelta
-// returns an error if the message is malformed, or if the type URL, the nonce, a name or a version is not UTF-8. With
-// an error, the Message is incomplete.
+// ParseDelta parses a DeltaDiscoveryRequest. The parameter raw contains the message in pieces. ParseDelta may change
+// the slice raw, but not the bytes. A list that the message does not have is nil in the result. Unknown fields are
+// skipped. ParseDelta returns an error if the message is malformed, or if the type URL, the nonce, a name or a version
+// is not UTF-8. With an error, the Message is incomplete.
 func ParseDelta(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	var lists [deltaError + 1]bool // by field: the list exists
@@ -74,8 +74,8 @@ func ParseDelta(raw ...[]byte) (Message, error) {
 	return m, err
 }
 
-// initial returns a sequence of the names and versions in initial_resource_versions. walk must have accepted the
-// message.
+// initial returns a sequence of the names and versions in initial_resource_versions. The function walk must have
+// accepted the message.
 func initial(whole [][]byte) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for value := range fields(whole, deltaInitial) {
@@ -213,7 +213,7 @@ func notText(field string, value []byte) error {
 // borrow returns a string that refers to b.
 func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// list returns a sequence of the elements of a repeated string. walk must have accepted the message.
+// list returns a sequence of the elements of a repeated string. The function walk must have accepted the message.
 func list(whole [][]byte, number protowire.Number) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for value := range fields(whole, number) {

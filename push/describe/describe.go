@@ -63,10 +63,13 @@ const (
 	maxFacts     = 200 // facts of one section
 )
 
-// Check returns nil for a valid query. Otherwise the error describes the first fault. The noun may be unknown, or the
-// name empty. The namespace may be empty although the subject is not a host. Host or From may be set for a noun that
-// excludes the field. A text may be too long: Name, Namespace and Host may have 253 bytes, and From 507. Limit may be
-// negative or above MaxHosts.
+// Check returns nil for a valid query. For an invalid query, the error describes the first of these faults:
+//
+//   - The noun is unknown.
+//   - The name is empty, or the namespace is empty although the subject is not a host.
+//   - Host or From is set for a noun that excludes the field.
+//   - A text is too long: the limit is 253 bytes for Name, Namespace and Host, and 507 bytes for From.
+//   - Limit is negative or above MaxHosts.
 func (q Query) Check() error {
 	switch {
 	case !slices.Contains(Nouns, q.Noun):
@@ -149,8 +152,8 @@ func (p Part) Empty() bool { return len(p.Objects)+len(p.Groups) == 0 }
 
 // Source is a plan. *plan.Planner and *plan.Loop implement it.
 type Source interface {
-	// Seen returns the views of the proxies for which selects returns true, each with these proxies. selects may
-	// run in another goroutine, before Seen returns.
+	// Seen returns the views of the proxies for which the function selects returns true, each with these proxies. The
+	// function may run in another goroutine, before Seen returns.
 	Seen(selects func(view.Node, view.View) bool) []plan.Seen
 	// Origins returns the objects that determine the configuration of a view, except for hosts. It returns false if all
 	// proxies of s have disconnected.
@@ -176,10 +179,10 @@ type describer struct {
 }
 
 // Of describes a subject as far as the caller may see it. The caller sees the proxies and objects of namespaces for
-// which sees returns true, and the objects that affect visible proxies. snapshot contains the records of the described
-// objects; nil: no records. For an unknown subject, Part.Empty is true and Part.More may name objects of other
-// namespaces. If the caller does not see the subject's namespace and the subject is not a host, the Part is zero. An
-// error comes from Query.Check.
+// which the function sees returns true, and the objects that affect visible proxies. The parameter snapshot contains
+// the records of the described objects; nil: no records. For an unknown subject, Part.Empty is true and Part.More may
+// name objects of other namespaces. If the caller does not see the subject's namespace and the subject is not a host,
+// the Part is zero. An error comes from Query.Check.
 func Of(from Source, snapshot *mirror.Snapshot, q Query, sees func(namespace string) bool) (Part, error) {
 	if err := q.Check(); err != nil {
 		return Part{}, err
@@ -243,11 +246,11 @@ func (d *describer) clients(selects func(view.Node, view.View) bool) (all []plan
 	return d.bounded(all, maxViews, "clients")
 }
 
-// bounded returns at most `most` views from the start of a list, and adds the number of further views to Part.More.
-func (d *describer) bounded(all []plan.Seen, most int, of string) []plan.Seen {
-	if left := len(all) - most; left > 0 {
+// bounded returns the first views of a list, up to limit, and adds the number of further views to Part.More.
+func (d *describer) bounded(all []plan.Seen, limit int, of string) []plan.Seen {
+	if left := len(all) - limit; left > 0 {
 		d.more("%d further configurations of %s are not described: use --from to select one proxy", left, of)
-		return all[:most]
+		return all[:limit]
 	}
 	return all
 }

@@ -68,8 +68,8 @@ func join(groups []Group) (out []Group) {
 }
 
 // Named returns the names of all objects in a description, sorted, each once. The names are Object.Object of each
-// object, and the elements of Fact.By without a field that begins with spec or data. A list of Pods counts as an
-// object.
+// object, and the elements of Fact.By. If an element ends in the path of a field in spec or data, the path is removed.
+// A list of Pods counts as an object.
 func (p Part) Named() (names []string) {
 	add := func(facts []Fact) {
 		for _, f := range facts {

@@ -19,20 +19,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// hostsOf describes the hosts of a proxy. The argument all lists the hosts that the proxy may use (its scope). hostsOf
-// may reorder this list. If Query.Host is set, hostsOf describes only that host, in full. If not, it lists up to
-// Query.Limit hosts, with a line for each. Hosts with rules come first.
-func (d *describer) hostsOf(s plan.Seen, all []plan.HostName) []Section {
+// hostsOf describes the hosts of a proxy. The argument usable lists the hosts that the proxy may use (its scope).
+// hostsOf may reorder this list. If Query.Host is set, hostsOf describes only that host, in full. If not, it lists up
+// to Query.Limit hosts, with a line for each. Hosts with rules come first.
+func (d *describer) hostsOf(s plan.Seen, usable []plan.HostName) []Section {
 	if d.Host != "" {
 		return d.hostSections(s, hostNames(d.Host, d.Namespace, s.View.Scope))
 	}
 	if s.View.Scope.Kind == view.Router {
-		all = nil
+		usable = nil
 		for _, name := range d.from.ServedHosts(s) {
-			all = append(all, plan.HostName{Name: name, Ruled: true})
+			usable = append(usable, plan.HostName{Name: name, Ruled: true})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b plan.HostName) int {
+	slices.SortStableFunc(usable, func(a, b plan.HostName) int {
 		switch {
 		case a.Ruled == b.Ruled:
 			return 0
@@ -41,13 +41,13 @@ func (d *describer) hostsOf(s plan.Seen, all []plan.HostName) []Section {
 		}
 		return 1
 	})
-	if left := len(all) - d.Limit; left > 0 {
+	if left := len(usable) - d.Limit; left > 0 {
 		d.more("%d further hosts of %s.%s are not listed: --limit lists up to %d, --host describes one",
 			left, s.Nodes[0].Name, s.Nodes[0].Namespace, MaxHosts)
-		all = all[:d.Limit]
+		usable = usable[:d.Limit]
 	}
 	var names []string
-	for _, h := range all {
+	for _, h := range usable {
 		names = append(names, h.Name)
 	}
 	out := Section{Name: "hosts, those with rules first"}

@@ -83,7 +83,7 @@ func JSON(t testing.TB, text []byte) Bootstrap {
 
 // SDS changes where Envoy gets secrets from, in each reference to a secret within v. v is decoded JSON. The function
 // source gets the name of a secret and the reference's sdsConfig, and returns the new sdsConfig. If the result is nil,
-// the reference gets none, and Envoy uses the secret in the bootstrap.
+// the reference gets no sdsConfig, and Envoy uses the secret in the bootstrap.
 func SDS(v any, source func(name string, now map[string]any) map[string]any) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -62,7 +62,7 @@ func (w Way) Runs() bool { return w == ByEnvoy || w == ByAgent }
 
 // WayOf returns the way in which a proxy with the capabilities caps runs an extension. For Left and Closed, why
 // describes the proxies that cannot run it, for messages; otherwise why is "". Without an agent that fetches modules, a
-// proxy supports only modules in files, and modules over HTTP with a stated sha256. Envoy refuses others
+// proxy supports only modules in files, and modules over HTTP with a stated sha256. Envoy refuses other modules
 // (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/core/v3/base.proto#config-core-v3-remotedatasource). An
 // extension without wasm counts as Lua, and is Closed if the proxy lacks Envoy's Lua filter. A module that cannot run
 // is Left if its failStrategy is FAIL_OPEN, and otherwise Closed.

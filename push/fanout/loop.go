@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// pressEvery is the time between two measurements of the run queue. They are made while endpoints change and
-// configuration is being sent or waits.
+// pressEvery is the time between two measurements of the run queue. The measurements are made while endpoints change
+// and configuration is being sent or waits.
 const pressEvery = 25 * time.Millisecond
 
 // Loop runs a Queue: workers call the send functions of the streams that get a turn. Its methods, except Run, may be
@@ -57,7 +57,7 @@ type outcome struct {
 
 // New returns a Loop, which grants turns only while Run runs. Numbers of 0 or less in b mean the defaults. The
 // parameter workers is the number of goroutines that send. If workers is 0 or less, there is one goroutine for each
-// processor (GOMAXPROCS). There are never more than Budget.Streams. A nil log means slog.Default().
+// processor (GOMAXPROCS). There are never more workers than Budget.Streams. A nil log means slog.Default().
 func New(b Budget, workers int, log *slog.Logger) *Loop {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)

@@ -57,7 +57,7 @@ type Event[S comparable] struct {
 type Grant[S comparable] struct {
 	Stream S
 	Urgent bool  // only urgent changes may be sent now; configuration waits for a later turn
-	Plan   int64 // the newest plan that may be sent on the stream from now on; 0: as before
+	Plan   int64 // the newest plan that may be sent on the stream from now on; 0: the previous number still holds
 }
 
 const (
@@ -364,8 +364,8 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 }
 
 // pick returns the lane that gets the next grant. It is the least urgent lane that was passed over too often, if there
-// is one. Otherwise it is the most urgent lane. Only lanes that may get a grant now count. Without one, pick
-// returns false.
+// is one. Otherwise it is the most urgent lane. Only lanes that may get a grant now count. If no lane may get a grant,
+// pick returns false.
 func (q *Queue[S]) pick(now time.Time) (Lane, bool) {
 	turn, waits := allLanes, [allLanes]bool{}
 	for l := range allLanes {

@@ -54,18 +54,18 @@ func (l *slots[S]) done(s *entry[S], now time.Time) bool {
 	return its
 }
 
-// next returns the time at which the oldest slot in sent has been there for the duration long. It returns false if sent
+// next returns the time at which the oldest slot in sent has been there for the duration age. It returns false if sent
 // is empty.
-func (l *slots[S]) next(long time.Duration) (time.Time, bool) {
+func (l *slots[S]) next(age time.Duration) (time.Time, bool) {
 	if front := l.sent.Front(); front != nil {
-		return front.Value.(*entry[S]).sentAt[l.kind].Add(long), true
+		return front.Value.(*entry[S]).sentAt[l.kind].Add(age), true
 	}
 	return time.Time{}, false
 }
 
-// expire frees the slots that have been in sent for the duration long.
-func (l *slots[S]) expire(now time.Time, long time.Duration) {
-	for at, ok := l.next(long); ok && !now.Before(at); at, ok = l.next(long) {
+// expire frees the slots that have been in sent for the duration age.
+func (l *slots[S]) expire(now time.Time, age time.Duration) {
+	for at, ok := l.next(age); ok && !now.Before(at); at, ok = l.next(age) {
 		l.leave(l.sent.Front().Value.(*entry[S]))
 	}
 }

@@ -38,7 +38,7 @@ const leastRate = 64 << 20
 // longCalm is the time for which endpoints still count as changing after the last change of an endpoint.
 const longCalm = 10 * time.Second
 
-// on reports whether endpoints are changing, so that the window limits. It is false if off is set.
+// on reports whether the window has an effect, because endpoints are changing. It is false if off is set.
 func (b *concurrencyWindow[S]) on(now time.Time) bool { return !b.off && now.Sub(b.last) <= longCalm }
 
 // open reports whether another stream may have a turn in the lane of configuration.

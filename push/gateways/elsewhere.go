@@ -90,28 +90,29 @@ func (s Server) asksForCertificate() bool {
 }
 
 // Guard returns the owner of a domain, and those of the given servers that may serve the domain, in the same order. The
-// owner is the server that gets the connections with the domain as SNI. It guards the domain if it requires a client
-// certificate. Then only two kinds of servers may serve the domain. The first kind has equal TLS settings. The second
-// kind has no TLS, is of another namespace, precedes the owner, and has a host that equals or covers the domain. So no
-// tenant can turn away the requests of an older server, and no younger server gains from an older one. The domain must
-// be in lower case. If there is no owner, by is the zero Server, and all servers may serve the domain.
-func (o *Owners) Guard(servers []Server, domain string) (by Server, may []Server) {
-	by, found := o.byName[domain]
+// owner is the server that gets the connections with the domain as SNI. The owner guards the domain if the owner
+// requires a client certificate. Only two kinds of servers may serve a guarded domain. The first kind has the TLS
+// settings of the owner. The second kind has no TLS, is of another namespace, precedes the owner, and has a host that
+// equals or covers the domain. So no tenant can turn away the requests of an older server, and no younger server gains
+// from an older one. The domain must be in lower case. If there is no owner, the result owner is the zero Server, and
+// all servers may serve the domain.
+func (o *Owners) Guard(servers []Server, domain string) (owner Server, allowed []Server) {
+	owner, found := o.byName[domain]
 	for pattern := range model.Wildcards(domain) {
 		if found {
 			break
 		}
-		by, found = o.byName[pattern]
+		owner, found = o.byName[pattern]
 	}
-	if !found || !by.asksForCertificate() {
-		return by, servers
+	if !found || !owner.asksForCertificate() {
+		return owner, servers
 	}
 	for _, s := range servers {
-		if s.sameTLS(by) || s.opens(by) && s.covers(domain) {
-			may = append(may, s)
+		if s.sameTLS(owner) || s.opens(owner) && s.covers(domain) {
+			allowed = append(allowed, s)
 		}
 	}
-	return by, may
+	return owner, allowed
 }
 
 // sameTLS reports whether the server has TLS with the settings of another server.
@@ -119,10 +120,10 @@ func (s Server) sameTLS(as Server) bool {
 	return s.TLS() && proto.Equal(s.Spec().GetTls(), as.Spec().GetTls())
 }
 
-// opens reports whether the server s may serve its hosts although they are hosts of the server in the parameter by,
-// which requires client certificates. It may if it has no TLS, is of another namespace, and precedes that server.
-func (s Server) opens(by Server) bool {
-	return !s.TLS() && s.namespace() != by.namespace() && Precedes(s.Gateway, by.Gateway) < 0
+// opens reports whether the server s may serve its hosts although they are hosts of the server owner, which requires
+// client certificates. The server s may if it has no TLS, is of another namespace, and precedes the owner.
+func (s Server) opens(owner Server) bool {
+	return !s.TLS() && s.namespace() != owner.namespace() && Precedes(s.Gateway, owner.Gateway) < 0
 }
 
 // covers reports whether one of the server's hosts equals or covers a domain.

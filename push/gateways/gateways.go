@@ -69,7 +69,7 @@ type Router struct {
 type Listener struct {
 	// Bind is an IP address in its usual form, or unix://path with a clean path. An IPv4-mapped IPv6 address becomes an
 	// IPv4 address, because Envoy cannot bind the mapped form. Bind is empty if the listener has all addresses of the
-	// Pod, also if a server states an address of Router.Wildcards. It is the same whichever server is the first.
+	// Pod, also if a server states an address of Router.Wildcards. Bind does not depend on the order of the servers.
 	Bind string
 	Port uint32 // port of the Pod, after translation; 0 for a Unix socket
 	// Plain has the servers without TLS, in order of precedence. The list has either servers of the HTTP family, which

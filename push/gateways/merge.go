@@ -60,8 +60,8 @@ type portState struct {
 	first Server
 	bind  string // bind of the first server
 	// joined maps a bind to the first server that joined the port at this bind, apart from the server in the field
-	// first. The map is empty if that server has no TLS. A bind in the map accepts no further server without the field
-	// tls.
+	// first. The map is empty if the server in the field first has no TLS. A bind in the map accepts no further server
+	// without the field tls.
 	joined map[string]*Server
 }
 

@@ -1,7 +1,9 @@
 // Package identities finds facts about proven identities in the configuration. It finds the workloads of an identity,
 // the identities of machines, denied identities, credentials of deleted Pods, and the aliases of the trust domain.
 //
-// Owns: nothing. Reads: the newest snapshot of the records (store/mirror). Never: decides what an identity may do.
+// Owns: nothing.
+// Reads: the newest snapshot of the records (store/mirror).
+// Never: decides what an identity may do.
 //
 // # Deleted Pods
 //

@@ -1,8 +1,9 @@
 // Package inspect shows the planned configuration of proxies, and its inputs. It encodes xDS resources as JSON, and
 // serves the pages below /debug.
 //
-// Owns: nothing. Reads: the state of the packages plan, view, manifest, delta and mirror. Never: changes the inspected
-// state; shows key material.
+// Owns: nothing.
+// Reads: the state of the packages plan, view, manifest, delta and mirror.
+// Never: changes the inspected state; shows key material.
 package inspect
 
 import (

@@ -33,8 +33,8 @@ type Made struct {
 type Specs func(t xds.Type, name string) []any
 
 // Explain returns an explanation for each resource with the given name in a set. A type has at most one such resource.
-// The explanations are in the order of xds.Type. Without any, the result is empty, not nil. The function specs
-// must return the Specs of this set's resources.
+// The explanations are in the order of xds.Type. Without such resources, the result is empty, not nil. The function
+// specs must return the Specs of this set's resources.
 func Explain(set *manifest.Set, name string, specs Specs) []Explanation {
 	all := []Explanation{}
 	for t := range xds.NumTypes {

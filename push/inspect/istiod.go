@@ -114,7 +114,7 @@ func registryz(c Config, _ *http.Request) (any, error) {
 	return all, nil
 }
 
-// registeredHosts returns an element for each host of a service. own is the name of the config cluster.
+// registeredHosts returns an element for each host of a service. The argument own is the name of the config cluster.
 func registeredHosts(s *model.Service, registry, own string) (all []registered) {
 	spec := s.Spec
 	one := registered{

@@ -143,9 +143,10 @@ type Config struct {
 	// Removals returns the removals of objects that the leader holds until somebody accepts them. With a nil field, the
 	// page has an empty list.
 	Removals func() any
-	// Turn waits until a page may be made. ctx is the request's context. costly states that the page is expensive.
-	// Handler calls made when the page is ready, and read when the client has received the page or has disconnected.
-	// With an error the request is answered 429. If the field is nil, requests do not wait.
+	// Turn waits until a page may be made. The argument ctx is the request's context, and costly states that the page
+	// is expensive. Handler calls the function made when the page is ready. It calls the function read when the client
+	// has received the page or has disconnected. With an error the request is answered 429. If the field is nil,
+	// requests do not wait.
 	Turn    func(ctx context.Context, costly bool) (made, read func(), err error)
 	ID      string // identifier of this process, as in ControlPlane.Identifier
 	Version string // version of this process
@@ -217,7 +218,8 @@ func (p page) serveHTTP(c Config, w http.ResponseWriter, r *http.Request) {
 }
 
 // Handler returns a handler of the pages below /debug/, except for /debug/pprof/. A page is JSON, and /debug/list is a
-// list of the pages in plain text. An error is answered with its StatusCode and its text. Handler authorises nobody.
+// list of the pages in plain text. An error is answered with its StatusCode and its text. Handler does not check the
+// rights of callers.
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for _, p := range pages {

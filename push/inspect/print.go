@@ -136,15 +136,15 @@ func (p *messagePrinter) print(w io.Writer, field protoreflect.FieldDescriptor, 
 	return err
 }
 
-// message writes the text open, and then one message. All lines of the message except the first begin with the text
+// message writes the prefix, and then one message. All lines of the message except the first begin with the text
 // indent.
-func (p *messagePrinter) message(w io.Writer, open, indent string, m protoreflect.Message) (err error) {
+func (p *messagePrinter) message(w io.Writer, prefix, indent string, m protoreflect.Message) (err error) {
 	p.raw, err = protojson.MarshalOptions{UseProtoNames: true}.MarshalAppend(p.raw[:0], m.Interface())
 	if err != nil {
 		return err
 	}
 	p.pretty.Reset() // json.Indent is needed because protojson varies its white space
-	p.pretty.WriteString(open)
+	p.pretty.WriteString(prefix)
 	if err := json.Indent(&p.pretty, p.raw, indent, "  "); err != nil {
 		return err
 	}

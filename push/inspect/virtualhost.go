@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// VirtualHost returns the virtual host of a route configuration that has the given name. It returns nil if r is nil or
+// VirtualHost returns the virtual host with the given name from a route configuration. It returns nil if r is nil or
 // does not have the virtual host. If r consists of pieces, VirtualHost decodes only the piece with the virtual host.
 // Otherwise it decodes the whole body. It fails if the bytes do not decode, which is a bug of the code that made r. The
 // caller owns the result.

@@ -7,7 +7,9 @@
 // (measured with Envoy 1.40). Labels with the proxy's own workload would make listeners of different workloads differ.
 // So Page splits the labels, and adds those of the proxy's own workload.
 //
-// Owns: names of metrics and labels.  Reads: lines of Envoy's page.  Never: reads a clock or a file.
+// Owns: names of metrics and labels.
+// Reads: lines of Envoy's page.
+// Never: reads a clock or a file.
 package istiometrics
 
 import "strings"
@@ -93,11 +95,12 @@ func Of(name, namespace, cluster string, labels map[string]string) Workload {
 	}
 }
 
-// labels adds the labels that describe w to the map into. Their names begin with side, which is Source or Destination.
-func (w Workload) labels(side string, into map[string]string) {
-	into[side+"_workload"], into[side+"_workload_namespace"] = w.Name, w.Namespace
-	into[side+"_canonical_service"], into[side+"_canonical_revision"] = w.Service, w.Revision
-	into[side+"_app"], into[side+"_version"], into[side+"_cluster"] = w.App, w.Version, w.Cluster
+// labels adds the labels that describe w to the map target. Their names begin with the argument side, which is Source
+// or Destination.
+func (w Workload) labels(side string, target map[string]string) {
+	target[side+"_workload"], target[side+"_workload_namespace"] = w.Name, w.Namespace
+	target[side+"_canonical_service"], target[side+"_canonical_revision"] = w.Service, w.Revision
+	target[side+"_app"], target[side+"_version"], target[side+"_cluster"] = w.App, w.Version, w.Cluster
 }
 
 // peerOf parses a value of Peer. Peer does not have the labels app and version, so the canonical service and revision

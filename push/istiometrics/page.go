@@ -10,7 +10,7 @@ import (
 // envoyPrefix is the prefix of the names of statistics on Envoy's page.
 const envoyPrefix = "envoy_"
 
-// Lines of Istio's metrics on Envoy's page begin with sample or comment.
+// Each line of Istio's metrics on Envoy's page begins with the text in sample or the text in comment.
 var (
 	sample  = []byte(envoyPrefix + Prefix)
 	comment = []byte("# TYPE " + envoyPrefix + Prefix)
@@ -24,19 +24,19 @@ type Page struct {
 	own Workload
 	out []byte // memory of the translated lines, reused
 	// sums maps the text of a series to its value. It contains the series from which labels are left out. Such a series
-	// may be the sum of several series of Envoy. names has the same texts in order of occurrence. All series are of one
-	// metric, because Envoy's page lists a metric's series together.
+	// may be the sum of several series of Envoy. The field names has the same texts in order of occurrence. All series
+	// are of one metric, because Envoy's page lists a metric's series together.
 	sums  map[string]float64
 	names []string
-	// counted has Envoy's labels of the last series, and translated has Istio's labels of it, both without le. The
-	// series of a histogram have these labels in common.
+	// The field counted has Envoy's labels of the last series, and translated has Istio's labels of this series, both
+	// without the label le. The series of a histogram have these labels in common.
 	counted, translated string
 	fewer               bool // the translation leaves labels out
 }
 
-// NewPage returns a Page that writes the translation to the writer to. own is the workload of the proxy whose page is
-// translated.
-func NewPage(to io.Writer, own Workload) *Page { return &Page{to: to, own: own} }
+// NewPage returns a Page that writes the translation to target. The argument own is the workload of the proxy whose
+// page is translated.
+func NewPage(target io.Writer, own Workload) *Page { return &Page{to: target, own: own} }
 
 // Write translates lines and writes them. The sums of a metric are written later, at the end of the metric. The
 // argument must consist of whole lines, and is not retained. The result is len(lines), or 0 with the error of the
@@ -130,7 +130,7 @@ func (p *Page) series(line string) {
 }
 
 // parse parses labels in Envoy's notation: NAME="VALUE", separated by commas. Backslashes, quotation marks and newlines
-// in values are escaped. ok is false if the text does not parse.
+// in values are escaped. The result ok is false if the text does not parse.
 func parse(text string) (out []label, ok bool) {
 	for text != "" {
 		name, rest, found := strings.Cut(text, `="`)

@@ -23,9 +23,9 @@ var order = []string{
 	"request_protocol", ResponseCode, GRPCStatus, ResponseFlags, "connection_security_policy",
 }
 
-// istioLabels returns Istio's labels for the labels of Envoy's count. fewer reports whether the label Without names
-// labels to leave out. Labels of the count, such as overrides of tags, have priority over computed labels. The internal
-// labels of the count are left out.
+// istioLabels returns Istio's labels for the labels of Envoy's count. The result fewer reports whether the label
+// Without names labels to leave out. Labels of the count, such as overrides of tags, have priority over computed
+// labels. The internal labels of the count are left out.
 func (w Workload) istioLabels(metric string, counted []label) (out []label, fewer bool) {
 	given, left := map[string]string{}, map[string]bool{}
 	for _, l := range counted {
@@ -70,8 +70,8 @@ func (w Workload) istioLabels(metric string, counted []label) (out []label, fewe
 // internal is the set of labels of Envoy's counts that are not Istio's.
 var internal = map[string]bool{Peer: true, Services: true, Cluster: true, Without: true}
 
-// computed returns Istio's labels that are computed. given has the labels of Envoy's count, and own is the proxy's
-// workload.
+// computed returns the labels of Istio that are computed from the labels of Envoy's count (argument given) and from the
+// proxy's workload (argument own).
 func computed(metric string, given map[string]string, own Workload) map[string]string {
 	all := map[string]string{SourcePrincipal: "", DestinationPrincipal: "", "connection_security_policy": "", "request_protocol": "http"}
 	switch {

@@ -3,9 +3,10 @@
 // the client. The fleet (all replicas) may delay or refuse the client, and a machine may be registered. Last, the
 // client's view is planned: the configuration that all proxies with equal inputs share.
 //
-// Owns: the order of these steps, and the views until Proxy.Leave. Reads: the authenticated identity, the node, the
-// snapshot (the newest stored records). Never: grants rights because of a node's statements; plans a view for a network
-// or domain that the configuration does not have.
+// Owns: the order of these steps, and the views until Proxy.Leave.
+// Reads: the authenticated identity, the node, the snapshot (the newest stored records).
+// Never: grants rights because of a node's statements; plans a view for a network or domain that the configuration does
+// not have.
 package join
 
 import (
@@ -36,8 +37,8 @@ const confirmWithin = 5 * time.Second
 // Plans plans views for joining proxies; plan.Loop implements it.
 type Plans interface {
 	// Join plans the view of a node until plan.Proxy.Leave. It blocks until the view's first set of resources is
-	// planned. moved is called after each change of the view, possibly before Join returns, and must not block. Errors:
-	// plan.ErrNotReady, plan.ErrUnplannable, crash.ErrPanic, the error of ctx, or the end of the loop.
+	// planned. The function moved is called after each change of the view, possibly before Join returns, and must not
+	// block. Errors: plan.ErrNotReady, plan.ErrUnplannable, crash.ErrPanic, the error of ctx, or the end of the loop.
 	Join(ctx context.Context, node view.Node, moved func(plan.Path)) (*plan.Proxy, error)
 }
 
@@ -65,7 +66,7 @@ type Fleet interface {
 	Join(namespace, workload string) Seat
 }
 
-// Seat is one stream that the fleet counts. Leave ends the counting of this stream, and is called once.
+// Seat is one stream that the fleet counts. Leave ends the counting of this stream, and must be called once.
 type Seat interface{ Leave() }
 
 // Planner implements serve.Planner. Plans, Mirror, Fleet, Scopes and Clients must be set. It is safe for concurrent
@@ -135,9 +136,9 @@ func (p *Proxy) Leave() {
 }
 
 // Join implements serve.Planner. It admits a client and plans its view. It blocks until the view is planned, or ctx
-// ends. moved is called after each change of the view, possibly before Join returns, and must not block. The argument
-// of moved is fanout.Endpoints if only endpoints changed, otherwise fanout.Config. The caller must call Leave of the
-// result once. Errors:
+// ends. The function moved is called after each change of the view, possibly before Join returns, and must not block.
+// The argument of moved is fanout.Endpoints if only endpoints changed, otherwise fanout.Config. The caller must call
+// Leave of the result once. Errors:
 //
 //   - serve.ErrNotReady: the plan loop has no complete snapshot yet.
 //   - *serve.BehindError: this replica's state is older than the client's, and stayed so for five seconds or until ctx

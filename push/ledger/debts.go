@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxDebts is the number of debts of one stream from which Owe first removes the debts for evicted changes. The ledger
+// maxDebts limits the debts of one stream. At this number, Owe first removes the debts for evicted changes. The ledger
 // keeps at most maxDebts changes, in both lanes together.
 const maxDebts = 2 * maxChanges
 
@@ -15,7 +15,7 @@ const maxDebts = 2 * maxChanges
 type Debts struct {
 	mu    sync.Mutex // acquired before Ledger.mu, and held during calls of Ledger.Report's deliver
 	parts []*Part    // oldest first
-	since time.Time  // time of the last payment or, if a debt was added later while there was none, of that debt
+	since time.Time  // time of the last payment; if it left no debt, time of the next debt
 	over  bool       // the stream has ended
 }
 
@@ -52,8 +52,8 @@ func (d *Debts) Len() int {
 // Pay removes the n oldest debts, or all if there are fewer, because the client has answered their changes. The
 // argument now is the time of the answer. n must not be negative. A change counts as refused if the function refused
 // returns true for the change's first revision, otherwise as acknowledged. refused must report whether the client
-// refuses a version from this revision or a later one. Pay calls refused with the lock held, so refused must not call
-// methods of d.
+// refuses a version from the revision since or a later one. Pay calls refused with the lock held, so refused must not
+// call methods of d.
 func (d *Debts) Pay(n int, now time.Time, refused func(since int64) bool) {
 	if n == 0 {
 		return
@@ -86,11 +86,12 @@ func (d *Debts) Leave() {
 	d.parts, d.over = nil, true
 }
 
-// Owes reports whether there is a debt for a change that the predicate selects. If there is such a debt, since is the
-// time from which the client is behind: the time of the last payment or, if a debt was added later while there was
-// none, of that debt. If there is no such debt, since has no meaning. Owes calls the predicate with the lock held.
-func (d *Debts) Owes(of func(*Change) bool) (since time.Time, owes bool) {
+// Owes reports whether there is a debt for a change for which the function selects returns true. If there is such a
+// debt, since is the time from which the client is behind. It is the time of the last payment. If that payment left no
+// debt, it is the time of the next debt. If owes is false, since has no meaning. Owes calls the function with the lock
+// held.
+func (d *Debts) Owes(selects func(*Change) bool) (since time.Time, owes bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.since, slices.ContainsFunc(d.parts, func(p *Part) bool { return of(p.change) })
+	return d.since, slices.ContainsFunc(d.parts, func(p *Part) bool { return selects(p.change) })
 }

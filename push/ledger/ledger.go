@@ -28,8 +28,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Lane distinguishes changes of configuration from changes of endpoints alone. Each lane has its own bounds, so that
-// changes of endpoints do not evict changes of configuration.
+// Lane distinguishes changes of configuration from changes of endpoints alone. Each lane has its own bounds, so changes
+// of endpoints do not evict changes of configuration.
 type Lane uint8
 
 // The lanes.
@@ -61,8 +61,8 @@ type Plan struct {
 	// Span contains the revisions of all edits. If its Since is zero (unknown) or in the future, the present time is
 	// used.
 	model.Span
-	// Spans contains the revisions of each namespace's edits, none empty. Namespaces for which they are not known are
-	// missing.
+	// Spans contains, by namespace, the revisions of the namespace's edits. No span is empty. Namespaces whose
+	// revisions are unknown are missing.
 	Spans map[string]model.Span
 	// Objects contains the objects of the edits, sorted.
 	Objects []model.Key

@@ -76,8 +76,8 @@ func (c *Change) paid(sees func(namespace string) bool) bool {
 	return c.left.Load() == 0 || c.sealed.Load() && c.counts(sees, true).Pending() == 0
 }
 
-// report returns the visible part of a change, whose edits have the span c.visible. visible is true if all is true (the
-// caller may see everything), or if the caller may see an object or a view of the change.
+// report returns the visible part of a change. The argument span is the result of c.visible. The result visible is true
+// if all is true (the caller may see everything), or if the caller may see an object or a view of the change.
 func (c *Change) report(span model.Span, sees func(namespace string) bool, all bool) (r Report, visible bool) {
 	r = Report{Lane: c.lane, First: span.First, Last: span.Last, Since: span.Since, Counts: c.counts(sees, all)}
 	for _, o := range c.objects {

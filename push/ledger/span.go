@@ -6,7 +6,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// narrow sets the spans of a change that is made now. They stay nil if all namespaces have the span of the change.
+// narrow sets the spans of a new change. The argument now is the present time. The spans stay nil if all namespaces
+// have the span of the change.
 func (c *Change) narrow(p Plan, now time.Time) {
 	differ := false
 	spans := map[string]model.Span{}
@@ -64,7 +65,7 @@ func (c *Change) measure(tenant func(namespace string) string) {
 	}
 }
 
-// acknowledged counts an acknowledgement at a time.
+// acknowledged counts an acknowledgement at the time now.
 func (p *Part) acknowledged(now time.Time) {
 	took := now.Sub(p.change.span.Since)
 	p.took.add(took)

@@ -35,8 +35,8 @@ import (
 const (
 	HealthEvery = 5 * time.Second // minimum time between two reports of one machine's health
 	// ConnectionEvery is the minimum time between two reports of one machine's connection. If Config.Grace/2 is
-	// shorter, it is the minimum instead. A machine that returns within the grace is therefore reported within the
-	// grace.
+	// shorter, it is the minimum instead. So a machine that returns within Config.Grace is also reported within this
+	// time.
 	ConnectionEvery = 5 * time.Second
 )
 
@@ -65,8 +65,9 @@ type Registry struct {
 // machine is the state of a connected machine, or of a machine that left less than Config.Grace ago.
 type machine struct {
 	claim claim
-	// report is the machine's newest state, without its health. pending makes the report for etcd of it, with reported
-	// as the connection. table counts it by name, account, credential and address.
+	// report is the machine's newest state, without its health. The method pending makes the report for etcd from this
+	// state, and takes the connection from the field reported. The table counts this state by name, account, credential
+	// and address.
 	report     machines.Machine
 	open       []*Connection // connections, newest last
 	reported   connection    // the connection in the report for etcd; it may lag behind
@@ -129,16 +130,16 @@ const (
 	ofTheNumber = "number"   // the service account or the credential has too many machines
 )
 
-// refused returns the metric's result for an error. The parameter otherwise is the result for errors other than
+// refused returns the metric's result for an error. The parameter fallback is the result for errors other than
 // PermissionDenied and ResourceExhausted.
-func refused(err error, otherwise string) string {
+func refused(err error, fallback string) string {
 	switch status.Code(err) {
 	case codes.PermissionDenied:
 		return ofIdentity
 	case codes.ResourceExhausted:
 		return ofTheNumber
 	}
-	return otherwise
+	return fallback
 }
 
 // register implements Register. It also returns the result for the metric.

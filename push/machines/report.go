@@ -247,14 +247,15 @@ func inTurns(changes []change) []change {
 	return changes
 }
 
-// updateConnection updates the reported connection, or returns the time until it may change. The parameter every is the
-// minimum time between two updates. The parameter over reports whether Config.Grace has passed since the machine left.
-func (m *machine) updateConnection(now time.Time, over bool, every time.Duration) (later time.Duration) {
+// updateConnection updates the reported connection, or returns the time until it may change. The parameter interval is
+// the minimum time between two updates. The parameter over reports whether Config.Grace has passed since the machine
+// left.
+func (m *machine) updateConnection(now time.Time, over bool, interval time.Duration) (later time.Duration) {
 	is := connection{m.report.Connected, m.report.Disconnected, over}
 	if is == m.reported {
 		return 0
 	}
-	if later = every - now.Sub(m.reportedAt); later > 0 && !m.reportedAt.IsZero() {
+	if later = interval - now.Sub(m.reportedAt); later > 0 && !m.reportedAt.IsZero() {
 		return later
 	}
 	m.reported, m.reportedAt = is, now

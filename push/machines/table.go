@@ -14,7 +14,7 @@ type table struct {
 	holders     map[string][]machines.Name // by address; several names only if the networks differ
 	accounts    map[account]int
 	credentials map[credential]int // empty credentials are not counted
-	visited     int                // number of machines that each has yielded; for tests
+	visited     int                // number of machines that the method each has yielded; for tests
 }
 
 // account is a service account.
@@ -63,14 +63,15 @@ func (t *table) drop(name machines.Name) {
 	}
 }
 
-// count updates holders, accounts and credentials. It adds the report if by is 1, and removes it if by is -1.
-func (t *table) count(report machines.Machine, by int) {
+// count updates holders, accounts and credentials. It adds the report if delta is 1, and removes the report if delta is
+// -1.
+func (t *table) count(report machines.Machine, delta int) {
 	of := accountOf(report)
-	if t.accounts[of] += by; t.accounts[of] == 0 {
+	if t.accounts[of] += delta; t.accounts[of] == 0 {
 		delete(t.accounts, of)
 	}
 	if of := credentialOf(report); of.digest != "" {
-		if t.credentials[of] += by; t.credentials[of] == 0 {
+		if t.credentials[of] += delta; t.credentials[of] == 0 {
 			delete(t.credentials, of)
 		}
 	}
@@ -79,7 +80,7 @@ func (t *table) count(report machines.Machine, by int) {
 	}
 	at, id := report.Spec.GetAddress(), report.ID()
 	others := slices.DeleteFunc(t.holders[at], func(n machines.Name) bool { return n == id })
-	if by > 0 {
+	if delta > 0 {
 		others = append(others, id)
 	}
 	if t.holders[at] = others; len(others) == 0 {

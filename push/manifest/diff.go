@@ -52,18 +52,18 @@ func Join(old, new Stack, diffLayer func(old, new *Manifest) []Delta) (all []Del
 	}
 }
 
-// with returns the result of Stack.Get for a name, without a look-up in the given layer. The parameter has is that
+// with returns the result of Stack.Get for a name, without a look-up in the given layer. The parameter known is that
 // layer's resource or marker for the name, or nil if the layer lacks the name.
-func (s Stack) with(layer int, name string, has *xds.Resource) *xds.Resource {
+func (s Stack) with(layer int, name string, known *xds.Resource) *xds.Resource {
 	for above := NumLayers - 1; above > layer; above-- {
 		if r := s[above].Get(name); r != nil {
 			return visibleOrNil(r)
 		}
 	}
-	if has == nil {
-		has = s.top(layer, name)
+	if known == nil {
+		known = s.top(layer, name)
 	}
-	return visibleOrNil(has)
+	return visibleOrNil(known)
 }
 
 // DiffLayer returns the resources that differ between two manifests of one layer, sorted by name. It returns nil

@@ -52,9 +52,9 @@ func (s Stack) Pending(name string) bool {
 func (s Stack) Get(name string) *xds.Resource { return visibleOrNil(s.top(NumLayers, name)) }
 
 // top returns the resource or marker for a name in the uppermost layer that has the name. It searches only the layers
-// whose number is less than the parameter below. It returns nil if they lack the name.
-func (s Stack) top(below int, name string) *xds.Resource {
-	for i := below - 1; i >= 0; i-- {
+// whose number is less than limit. It returns nil if these layers lack the name.
+func (s Stack) top(limit int, name string) *xds.Resource {
+	for i := limit - 1; i >= 0; i-- {
 		if r := s[i].Get(name); r != nil {
 			return r
 		}

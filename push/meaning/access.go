@@ -62,7 +62,7 @@ func addRules(to map[string]accessRule, of *rbacv3.RBAC) {
 }
 
 // access adds a risk if the policies of one port allow or deny other requests than before. It leaves two cases to other
-// methods: allow assesses a first ALLOW filter, and closes assesses a closed port.
+// methods. The method allow assesses a first ALLOW filter, and the method closes assesses a closed port.
 func (a *assessment) access(name string, inbound bool, old, new group) {
 	was, is := accessOf(old), accessOf(new)
 	if was.closed || is.closed {

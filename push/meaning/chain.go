@@ -16,12 +16,12 @@ import (
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 )
 
-// copyInto returns a function for protoreflect.Message.Range. The function copies each field into out, unless the list
-// except contains the field's name.
-func copyInto(out protoreflect.Message, except ...protoreflect.Name) func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
+// copyInto returns a function for protoreflect.Message.Range. The function copies each field into target, unless the
+// list skipped contains the field's name.
+func copyInto(target protoreflect.Message, skipped ...protoreflect.Name) func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
 	return func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if !slices.Contains(except, fd.Name()) {
-			out.Set(fd, v)
+		if !slices.Contains(skipped, fd.Name()) {
+			target.Set(fd, v)
 		}
 		return true
 	}
@@ -38,10 +38,10 @@ type chain struct {
 	route   string                       // name of the route configuration
 	inline  *routev3.RouteConfiguration
 	tcp     *tcpv3.TcpProxy // without its plain clusters; nil for a chain without TCP proxy
-	shares  rule            // the destinations of a TCP chain, in the fields shares and total only
+	shares  rule            // the destinations of a TCP chain; only the fields shares and total are set
 	filters []filter        // in order; the HTTP filters precede their connection manager
 	index   map[string]int  // index in filters, by the filter's name
-	taken   map[string]int  // by name: the last number that put added to it, minus 1
+	taken   map[string]int  // maps a name to the last number that the method put appended to it, minus 1
 	// statistics is the prefix of the statistics, which usually follows from other settings.
 	statistics string
 	rest       *listenerv3.FilterChain // the fields that are not in this model

@@ -30,12 +30,12 @@ func matchKey(m *routev3.RouteMatch, text string) string {
 }
 
 // credential adds the difference of a credential, without its values, or nothing if there is no difference. The
-// parameters was and is report whether the old and the new value are set. The parameter changes reports whether the
-// values differ.
-func (d *differ) credential(path string, was, is, changes bool) {
+// parameters hadOld and hasNew report whether the old and the new value are set. The parameter changed reports whether
+// the values differ.
+func (d *differ) credential(path string, hadOld, hasNew, changed bool) {
 	text := map[bool]string{true: cut.Cut}
-	if was != is || changes {
-		d.add(path, text[was], text[is])
+	if hadOld != hasNew || changed {
+		d.add(path, text[hadOld], text[hasNew])
 	}
 }
 

@@ -270,13 +270,14 @@ func (d *differ) maps(path string, fd protoreflect.FieldDescriptor, old, new pro
 	}
 }
 
-// element compares two elements of a map or a list. was and is report whether the old and the new element exist.
-func (d *differ) element(path string, fd protoreflect.FieldDescriptor, old, new protoreflect.Value, was, is bool, depth int) {
+// element compares two elements of a map or a list. The parameters hadOld and hasNew report whether the old and the new
+// element exist.
+func (d *differ) element(path string, fd protoreflect.FieldDescriptor, old, new protoreflect.Value, hadOld, hasNew bool, depth int) {
 	switch {
-	case was && is && fd.Message() != nil:
+	case hadOld && hasNew && fd.Message() != nil:
 		d.message(path, old.Message(), new.Message(), depth-1)
-	case was != is || !old.Equal(new):
-		d.add(path, optional(fd, old, was), optional(fd, new, is))
+	case hadOld != hasNew || !old.Equal(new):
+		d.add(path, optional(fd, old, hadOld), optional(fd, new, hasNew))
 	}
 }
 

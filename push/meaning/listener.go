@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// listenerFacts compares the two listeners of a pair. Their models are those of the memo.
+// listenerFacts compares the two listeners of a pair. It takes the models of the listeners from the memo.
 func listenerFacts(p Pair, m *memo) []Fact {
 	old, new := as[*listenerv3.Listener](p.Old), as[*listenerv3.Listener](p.New)
 	name := nameOf(old, new)

@@ -30,7 +30,9 @@
 // more than 1,000 rules (maxOrdered), NP211 and NP214 are reported only for the routes that View.Unreachable returns.
 // NP210 is checked for at most 200 removed rules of a virtual host (maxSampled).
 //
-// Owns: nothing.  Reads: the messages of a View.  Never: changes a message; reads Kubernetes objects or a clock.
+// Owns: nothing.
+// Reads: the messages of a View.
+// Never: changes a message; reads Kubernetes objects or a clock.
 package meaning
 
 import (

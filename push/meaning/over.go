@@ -227,7 +227,7 @@ const (
 )
 
 // Risks returns the risks that follow from the numbers and from MeshWide, then the risks in Found. A Subject or Text of
-// more than 400 runes is shortened. The result is not sorted. Without risks it is nil. The Objects of its risks may
+// more than 400 runes is shortened. The result is not sorted. Without risks it is nil. The Objects of the risks may
 // share memory with r.
 func (r Reach) Risks() (all []Risk) {
 	var cause []string

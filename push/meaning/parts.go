@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// partsRoom is the encoded size in bytes up to which a parts stores what it has decoded.
+// partsRoom limits what a parts stores: the encoded size in bytes of all messages whose decoded forms are stored.
 const partsRoom = 4 << 20
 
 // parts caches decoded parts of filter chains, because most chains of all listeners have equal filters and equal TLS
@@ -68,7 +68,7 @@ func (p *parts) tls(of *corev3.TransportSocket) tls {
 	return t
 }
 
-// takes reports whether there is room to store what was decoded from a message, and takes it.
+// takes reports whether the cache has room for the decoded form of a message. If so, it reduces the room.
 func (p *parts) takes(from anyKey) bool {
 	if p.room < len(from.value) {
 		return false

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// It is a medium risk that a cluster loses more than someFall percent of its usable endpoints. A loss of more than
-// deepFall percent is a high risk.
+// A loss of more than someFall percent of a cluster's usable endpoints is a medium risk. A loss of more than deepFall
+// percent is a high risk.
 const (
 	someFall = 10
 	deepFall = 50

@@ -130,14 +130,14 @@ func (a *assessment) shadows(p hostPair) {
 	}
 }
 
-// shadowed adds the risk that r is never reached. The earlier rule `by` matches all requests of r. If existed is true,
-// the rule r existed before the change.
-func (a *assessment) shadowed(p hostPair, r, by rule, existed bool) {
-	if existed && matchesAll(by.route.GetMatch()) {
-		a.risk(p, by, CatchAllFirst, High, "%s matches everything and now stands before %s", by.label(), strings.TrimPrefix(r.label(), "rule "))
+// shadowed adds the risk that the rule r is never reached, because an earlier rule matches all its requests. If existed
+// is true, the rule r existed before the change.
+func (a *assessment) shadowed(p hostPair, r, earlier rule, existed bool) {
+	if existed && matchesAll(earlier.route.GetMatch()) {
+		a.risk(p, earlier, CatchAllFirst, High, "%s matches everything and now stands before %s", earlier.label(), strings.TrimPrefix(r.label(), "rule "))
 		return
 	}
-	a.risk(p, r, RuleShadowed, Medium, "%s is never reached: %s matches its requests first", r.label(), by.label())
+	a.risk(p, r, RuleShadowed, Medium, "%s is never reached: %s matches its requests first", r.label(), earlier.label())
 }
 
 // maxSampled is the maximum number of removed rules in a virtual host for which the method lost tries sample requests.

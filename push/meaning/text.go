@@ -125,10 +125,10 @@ func brief(m proto.Message) string { return Brief(m, maxValue) }
 
 // Brief describes a message, which must not be nil, in a short text. Durations, unsigned integers, booleans and
 // percentages become plain values, such as "15s" or "true". Other messages become JSON on one line, with cut.Cut in
-// place of credentials. If the JSON has more than `most` runes, it is shortened to this number and ends with "...". The
-// number `most` is at least 3. If the message contains an Any of an unknown type, the result is the name of the
-// message's own type. Brief does not change the message.
-func Brief(m proto.Message, most int) string {
+// place of credentials. If the JSON has more than maxRunes runes, it is shortened to this number and ends with "...".
+// The number maxRunes must be at least 3. If the message contains an Any of an unknown type, the result is the name of
+// the message's own type. Brief does not change the message.
+func Brief(m proto.Message, maxRunes int) string {
 	switch m := m.(type) {
 	case *durationpb.Duration:
 		return m.AsDuration().String()
@@ -149,5 +149,5 @@ func Brief(m proto.Message, most int) string {
 		return string(m.ProtoReflect().Descriptor().Name())
 	}
 	text := strings.ReplaceAll(strings.ReplaceAll(string(raw), ", ", ","), ": ", ":") // protojson varies its white space
-	return limit(text, most)
+	return limit(text, maxRunes)
 }

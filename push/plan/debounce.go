@@ -4,11 +4,11 @@ import "time"
 
 // debounce decides when the noted edits are due to be planned. It has no clock, so the caller passes the time.
 //
-// Edits are due after a quiet time without further edits. The first edit begins with a quiet time of a quarter of
-// `after`. Each further edit doubles the quiet time, up to `after`. If the last plan was less than `after` ago, the
-// first edit begins with a quiet time of `after`. If the last plan was earlier, a first edit that stands alone
-// (standsAlone) is due at once. So a single edit is planned quickly, and fifty edits at once cause one plan. The edits
-// are due at the latest when the first of them has waited for `most`.
+// Edits are due after a quiet time without further edits. If the last plan was less than `after` ago, the quiet time is
+// `after`. If not, a first edit that stands alone (standsAlone) is due at once. For any other first edit the quiet time
+// is a quarter of `after`. Each further edit doubles the quiet time, up to `after`. So a single edit is planned
+// quickly, and fifty edits at once cause one plan. The edits are due at the latest when the first of them has waited
+// for `most`.
 //
 // If planning all waiting edits is estimated to last longer than `longPlan`, they are due when a pause has passed
 // since the last plan. A longer pause would harm other namespaces, because one loop plans for all namespaces. One large

@@ -64,7 +64,7 @@ func (p *Planner) fastPathFor(in *input.Input, e mirror.Edit) (fast, again bool)
 
 // PlanEndpoints is the fast path: it plans the endpoint assignments of hosts that the edits of c touch. It uses the
 // services and rules of the last plan, and plans no other resources. It may be called while a change is being planned.
-// c.New must be resolved (push/resolve). PlanEndpoints panics on a fork and after Drop.
+// The snapshot c.New must be resolved (push/resolve). PlanEndpoints panics on a fork and after Drop.
 //
 // The result moved lists the proxies whose sets changed, each with the path Fast. The result rest lists the edits of c
 // that the caller has to pass to Begin. The fast path may have planned the assignments of these edits already. Both

@@ -9,8 +9,8 @@ import (
 )
 
 // joinIdentity connects a view (the configuration that equal proxies share) with the Secret subscriptions of its
-// identity (service account). It does not change a view that may have no Secrets. leaveIdentity undoes joinIdentity,
-// even after a panic in joinIdentity.
+// identity (service account). It does nothing for a view whose proxies may not have Secrets. leaveIdentity undoes
+// joinIdentity, even after a panic in joinIdentity.
 func (p *Planner) joinIdentity(pl *planned) {
 	who := pl.view.Secrets
 	if who == (view.Identity{}) {
@@ -64,8 +64,8 @@ func (p *Planner) composeSecrets(subs *secret.Subscriptions) (moved []Moved) {
 
 // SubscribeSecrets adds and drops names of Secrets that a joined proxy subscribes to. It returns the proxies whose sets
 // of resources changed. A name that the proxy may not have is treated as a missing Secret. For a proxy that has not
-// joined, or that may have no Secrets, it returns nil and changes nothing. Afterwards Sealed returns the records whose
-// private keys the added names need. SubscribeSecrets panics while a change is being planned, and after Drop.
+// joined, or that may not have any Secret, it returns nil and changes nothing. Afterwards Sealed returns the records
+// whose private keys the added names need. SubscribeSecrets panics while a change is being planned, and after Drop.
 func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved) {
 	p.idle("SubscribeSecrets")
 	pl := h.planned.Load()

@@ -54,9 +54,9 @@ func (i *intake) advance(edits []mirror.Edit, committed time.Time) mirror.Change
 	return c
 }
 
-// Resize changes Config.Room of the running loop to kib. Records that are left out are planned if there is room for
-// them now. Planned records stay planned. If the old or the new value is 0, nothing changes. The error is the
-// context's, an error after a panic, or an error because the loop has ended.
+// Resize sets Config.Room of the running loop to the given number of KiB. Records that are left out are planned if
+// there is room for them now. Planned records stay planned. If the old or the new value is 0, nothing changes. The
+// error is the context's, an error after a panic, or an error because the loop has ended.
 func (l *Loop) Resize(ctx context.Context, kib int) error {
 	return l.call(ctx, func() {
 		i := l.intake

@@ -29,11 +29,11 @@ func (p *Planner) BeginJoin(n view.Node) *Joining {
 	return j
 }
 
-// Step plans layers until the join is complete, or until the function over returns true. Step calls over after each
+// Step plans layers until the join is complete, or until the function stop returns true. Step calls stop after each
 // piece of work. The result is false if no work is left. The caller then calls End before the planner plans anything
 // else. If another join plans a scope from which the scope of this join can be cloned, Step returns true without any
 // work. Step panics while a change is being planned, after Planner.Drop, and if planning a layer panics.
-func (j *Joining) Step(over func() bool) (more bool) {
+func (j *Joining) Step(stop func() bool) (more bool) {
 	p := j.p
 	p.idle("Step of a join")
 	if j.stale {
@@ -55,7 +55,7 @@ func (j *Joining) Step(over func() bool) (more bool) {
 		j.stepwise = newStepwise(p.input, p.fastSteps)
 		j.start(j.plan)
 	}
-	return j.advance(over)
+	return j.advance(stop)
 }
 
 // awaits reports whether a scope has no template yet and another join is planning the template.
@@ -87,14 +87,14 @@ const fewHosts = 200
 // lacks reports whether the planner lacks a layer of the view that takes long to plan.
 func (p *Planner) lacks(v view.View) bool { return p.lacksOutbound(v) || p.lacksInbound(v) }
 
-// lacksOutbound is lacks for the scope and the variant.
+// lacksOutbound reports whether the planner lacks the scope or the variant, if planning it takes long.
 func (p *Planner) lacksOutbound(v view.View) bool {
 	s := p.scopes[v.Scope]
 	return s == nil || v.Inputs != (view.Inputs{}) && s.variants[v.Inputs] == nil && s.hosts.Len() >= p.fewHosts
 }
 
-// lacksInbound is lacks for the workload. A workload takes long to plan if the product of its ports and policies is
-// large, since each port has all policies.
+// lacksInbound reports whether the planner lacks the workload, if planning it takes long. A workload takes long to plan
+// if the product of its ports and policies is large, since each port has all policies.
 func (p *Planner) lacksInbound(v view.View) bool {
 	if p.workloads[v.Workload] != nil {
 		return false

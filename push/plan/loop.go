@@ -295,8 +295,9 @@ func (l *Loop) check() {
 	}
 }
 
-// Refresh waits until the plan includes all changes that the source had published before the call. Set is up to date
-// after it. The error is the context's, an error after a panic, or an error because the loop has ended.
+// Refresh waits until the plan includes all changes that the source had published before the call. After Refresh, the
+// result of Set includes these changes. The error is the context's, an error after a panic, or an error because the
+// loop has ended.
 func (p *Proxy) Refresh(ctx context.Context) error { return p.loop.settle(ctx) }
 
 // Leave removes the proxy from the loop, which then stops calling the function moved of Join. The view is retained for

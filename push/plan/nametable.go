@@ -26,8 +26,8 @@ func (s *scope) planNames() {
 
 // AskNames records that a joined proxy requests the name table of its agent (for DNS). From then on the scope of the
 // proxy (its hosts) has a name table for the proxy's network. If the set of the proxy's view changed, the result lists
-// all proxies of the view, each with the path Slow. It is nil for an unknown handle, for a repeated call, and if the
-// view has the table already. AskNames panics while a change is being planned, and after Drop.
+// all proxies of the view, each with the path Slow. The list is nil for an unknown handle, for a repeated call, and if
+// the view has the table already. AskNames panics while a change is being planned, and after Drop.
 func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 	p.idle("AskNames")
 	if _, joined := p.handles[h]; !joined || h.names {

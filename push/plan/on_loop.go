@@ -20,9 +20,9 @@ func (l *Loop) call(ctx context.Context, f func()) error {
 	})
 }
 
-// callFor runs f in the loop's goroutine, as call does, for a request of the identity who. If f panics, further
-// requests of this identity fail with errFaulty for the duration searchEvery. Without this limit, repeated requests
-// would replace the planner again and again, and each replacement plans all proxies.
+// callFor runs f in the loop's goroutine, as call does. The parameter who is the identity that requests this. If f
+// panics, further requests of this identity fail with errFaulty for the duration searchEvery. Without this limit,
+// repeated requests would replace the planner again and again, and each replacement plans all proxies.
 func (l *Loop) callFor(ctx context.Context, who view.Identity, f func()) error {
 	return l.run(ctx, func() error {
 		now := time.Now()

@@ -74,7 +74,7 @@ type planned struct {
 	variant  *variant
 	workload *workload
 	overlay  *manifest.Manifest
-	identity *identity          // nil if the view may have no Secrets
+	identity *identity          // nil if proxies of the view may not have Secrets
 	modules  []model.Key        // extensions whose modules agents fetch
 	pulled   *manifest.Manifest // the configurations of these modules that contain a credential
 	names    bool               // a proxy has requested the name table
@@ -271,7 +271,8 @@ func (p *Planner) plan(v view.View) *planned {
 	return pl
 }
 
-// compose publishes the set of a view from its layers. It reports whether the set differs from the previous one.
+// compose makes the set of a view from its layers. If the set differs from the previous one, compose publishes it and
+// returns true.
 func (pl *planned) compose(p *Planner) (moved bool) {
 	set := manifest.Set{Revision: p.revision, Plan: p.plans, FastHosts: p.fastHosts.sorted}
 	for t := range xds.NumTypes {
@@ -378,9 +379,9 @@ func (p *Planner) Problems() []Problem {
 	return all
 }
 
-// ProblemsUntil returns the result of Problems for the namespaces that the predicate `of` selects; nil selects all
-// namespaces. Problems of planning proxies in other namespaces are left out, because they may name objects that are
-// private there. If ctx ends first, the result is nil and the error is that of ctx.
-func (p *Planner) ProblemsUntil(ctx context.Context, of func(namespace string) bool) ([]Problem, error) {
-	return p.reports.answer(ctx, p.problemSources(of))
+// ProblemsUntil returns the result of Problems for the namespaces for which the function selects returns true. If
+// selects is nil, all namespaces are selected. Problems of planning proxies in other namespaces are left out, because
+// they may name objects that are private there. If ctx ends first, the result is nil and the error is that of ctx.
+func (p *Planner) ProblemsUntil(ctx context.Context, selects func(namespace string) bool) ([]Problem, error) {
+	return p.reports.answer(ctx, p.problemSources(selects))
 }

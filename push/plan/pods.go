@@ -116,8 +116,8 @@ func boundProxies(c *change, _ input.Types, e mirror.Edit) {
 	c.pods[pod{e.Key().Namespace, e.Key().Name}] = true
 }
 
-// selectedPods marks all proxies whose credential is bound to a Pod, if the old or the new version of the record refers
-// to Secrets.
+// selectedPods marks all proxies whose credential is bound to a Pod, if the old or the new version of an edited record
+// refers to Secrets.
 func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		for range access.AllReferences(r) {

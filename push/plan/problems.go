@@ -42,12 +42,12 @@ type query struct {
 }
 
 // problemSources returns a snapshot of the plan. Its cost grows with the number of scopes, not with the number of
-// hosts. It contains only the scopes and workloads of the namespaces that the predicate `of` selects. If the predicate
-// is nil, it contains all scopes and workloads.
-func (p *Planner) problemSources(of func(namespace string) bool) problemSources {
+// hosts. It contains only the scopes and workloads of the namespaces for which the function selects returns true. If
+// selects is nil, it contains all scopes and workloads.
+func (p *Planner) problemSources(selects func(namespace string) bool) problemSources {
 	q := problemSources{snapshot: p.input.Snapshot, mesh: p.input.Mesh.Key}
 	for key, s := range p.scopes {
-		if of != nil && !of(key.Namespace) {
+		if selects != nil && !selects(key.Namespace) {
 			continue
 		}
 		q.hosts, q.fronts = append(q.hosts, s.hosts.Freeze()), append(q.fronts, s.front.Freeze())
@@ -55,7 +55,7 @@ func (p *Planner) problemSources(of func(namespace string) bool) problemSources 
 		q.found = append(q.found, input.Problems{"": s.problems}, s.hosts.Problems().Clone(), s.front.Problems())
 	}
 	for key, wl := range p.workloads {
-		if of == nil || of(key.Namespace) {
+		if selects == nil || selects(key.Namespace) {
 			q.workloads = append(q.workloads, wl)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // during the call of Config.Publishing, and must not be modified.
 type Publication struct {
 	Path Path // Fast for a plan of endpoints, Slow for a plan of configuration
-	// Span contains the changes whose edits were planned. It is empty for a plan that only publishes a newer revision.
+	// Span contains the revisions of the planned edits. It is empty for a plan that only publishes a newer revision.
 	model.Span
 	// Edits are the planned edits of records. If both paths plan an edit, it is in a Publication of each path.
 	Edits []mirror.Edit

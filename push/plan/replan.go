@@ -54,13 +54,13 @@ func (p *Planner) Begin(c mirror.Change) {
 }
 
 // must panics if inOrder is false or if Drop was called. A method that is called out of order would leave the views of
-// proxies undefined. The parameter otherwise is the part of the message that describes the wrong order.
-func (p *Planner) must(method string, inOrder bool, otherwise string) {
+// proxies undefined. The parameter complaint is the part of the message that describes the wrong order.
+func (p *Planner) must(method string, inOrder bool, complaint string) {
 	if p.dropped {
-		inOrder, otherwise = false, "after Drop"
+		inOrder, complaint = false, "after Drop"
 	}
 	if !inOrder {
-		panic("plan: Planner." + method + " " + otherwise)
+		panic("plan: Planner." + method + " " + complaint)
 	}
 }
 
@@ -122,12 +122,12 @@ func (d *affected) reopens(s *scope) bool {
 	return s != nil && s.front.Touched(d.readers, d.services, d.ports, d.served)
 }
 
-// Step continues to plan a change until no work remains, or until the function over returns true. Step calls this
+// Step continues to plan a change until no work remains, or until the function stop returns true. Step calls this
 // function after every piece of work. The result is false if no work remains, and the caller then calls End. Step
 // panics without a Begin and after Drop.
-func (p *Planner) Step(over func() bool) (more bool) {
+func (p *Planner) Step(stop func() bool) (more bool) {
 	p.must("Step", p.replan != nil, "without a Begin")
-	return p.replan.advance(over)
+	return p.replan.advance(stop)
 }
 
 // plan plans the parts of a change that take long: shadows of scopes if the change is heavy, scopes from scratch, and

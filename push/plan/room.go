@@ -70,7 +70,7 @@ func (r *room) resize(limit int, last, now *mirror.Snapshot) []mirror.Edit {
 	return r.leaveOut(again, r.apply(again, last), now)
 }
 
-// retry returns edits with the records that are left out, and forgets that they are.
+// retry returns edits with the records that are left out, and clears the list of these records.
 func (r *room) retry() (again []mirror.Edit) {
 	for _, key := range slices.SortedFunc(maps.Keys(r.out), model.Key.Compare) {
 		again = append(again, mirror.Edit{New: r.out[key]})

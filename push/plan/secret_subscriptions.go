@@ -13,9 +13,9 @@ import (
 // Opener decrypts the private keys of Secrets. Implementations must be safe for concurrent use, and their errors must
 // not contain private keys.
 type Opener interface {
-	// Open decrypts the private key in spec, and returns it. spec is the content of the Secret whose object key is the
-	// parameter key. Open must return when ctx ends. After an error the Loop calls Open again later, while a proxy
-	// needs the private key.
+	// Open decrypts the private key in spec, and returns it. The argument spec is the content of the Secret, and the
+	// argument key is the Secret's object key. Open must return when ctx ends. After an error the Loop calls Open again
+	// later, while a proxy needs the private key.
 	Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error)
 }
 
@@ -36,13 +36,13 @@ type failure struct {
 	err   error
 }
 
-// SubscribeSecrets changes the names of Secrets that the proxy subscribes to. It drops the names of the second list,
-// and adds the names of the first list. It waits for the loop's goroutine. It also waits until the proxy's set (its
-// planned resources) contains the available Secrets, but at most one second. It returns early when ctx ends, which may
-// leave the names unchanged. When SubscribeSecrets returns, the proxy's right to a Secret may still be unknown, and a
-// private key may not be decrypted yet. Such a Secret is added to the set later. For this addition, the Loop calls the
-// function moved that was passed to Join. If planning for this identity has panicked within the last ten seconds, the
-// names stay unchanged, and Proxy.Err returns ErrUnplannable.
+// SubscribeSecrets changes the names of Secrets that the proxy subscribes to. It first drops the names in the second
+// list, and then adds the names in the first list. It waits for the loop's goroutine. It also waits until the proxy's
+// set (its planned resources) contains the available Secrets, but at most one second. It returns early when ctx ends,
+// which may leave the names unchanged. When SubscribeSecrets returns, the proxy's right to a Secret may still be
+// unknown, and a private key may not be decrypted yet. Such a Secret is added to the set later. For this addition, the
+// Loop calls the function moved that was passed to Join. If planning for this identity has panicked within the last ten
+// seconds, the names stay unchanged, and Proxy.Err returns ErrUnplannable.
 func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
 	l := p.loop
 	patience, cancel := context.WithTimeout(ctx, subscribePatience)
@@ -80,7 +80,7 @@ func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
 	}
 }
 
-// waitFor waits until done is closed or the context ends. It reports whether done was closed.
+// waitFor waits until the channel done is closed or the context ends. It reports whether the channel was closed.
 func waitFor(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:

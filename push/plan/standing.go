@@ -20,10 +20,10 @@ type Standing struct {
 	Wanted  []string      // ids of all nodes in the proxy's namespace that subscribe to the Secret, sorted
 }
 
-// Standing returns the state of a Secret for a joined proxy. name is the resource name of the Secret. If the proxy can
-// never have a Secret of this name (secret.Refused), only Asked and Why are set. If the proxy does not subscribe to the
-// Secret, only Object and Wanted are set. If the proxy subscribes to the Secret but does not get it, for example
-// because it lacks the right, Why has the reason. Failed is always 0.
+// Standing returns the state of a Secret for a joined proxy. The argument name is the resource name of the Secret. If
+// the proxy can never have a Secret of this name (secret.Refused), only Asked and Why are set. If the proxy does not
+// subscribe to the Secret, only Object and Wanted are set. If the proxy subscribes to the Secret but does not get it,
+// for example because it lacks the right, Why has the reason. Failed is always 0.
 func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	pl := h.planned.Load()
 	s.Asked = h.secrets.Has(name)

@@ -155,9 +155,9 @@ func (s *scope) follow(u plannedStep) {
 	}
 }
 
-// replay adds a step of the fast path to the work that is being planned in pieces. This is a change of the
-// configuration or, without such a change, the joins. replay has to be called before the touched scopes change. A step
-// that touches no scope is added too, because a shadow may contain its hosts.
+// replay adds a step of the fast path to the work that is being planned in pieces. That work is a change of the
+// configuration or, without such a change, the joins. The caller must call replay before the touched scopes change. A
+// step that touches no scope is added too, because a shadow may contain its hosts.
 func (p *Planner) replay(now *mirror.Snapshot, in *input.Input, hosts map[string]input.Types, touched map[*scope]bool) {
 	if len(hosts) == 0 {
 		return

@@ -100,7 +100,7 @@ func (e *entry) listing() Withheld {
 type group struct {
 	envoy       string
 	reporters   []Reporter // reporters that refused the version since its last release
-	accepted    []Reporter // reporters that acknowledged a retry since the last refusal; used if one does not suffice
+	accepted    []Reporter // reporters that acknowledged a retry since the last refusal; used if one acknowledgement does not suffice
 	first, last time.Time  // times of the first and last refusal
 	released    time.Time  // refusals up to this time do not count; zero: never released
 	withheld    bool

@@ -3,8 +3,9 @@
 // sent to one proxy again, as a retry.
 //
 // A version is withheld from those proxies of a view that run one version of Envoy, after a quorum of distinct
-// identities with that Envoy has refused it. Proxies of the view with another Envoy are then sent the version one at a
-// time, until one of them acknowledges it, or until a quorum with that other Envoy refuses it.
+// identities with that Envoy has refused it. Proxies of the view with another version of Envoy are then sent the
+// resource version one at a time, until one of them acknowledges it, or until a quorum with that version of Envoy
+// refuses it.
 //
 // On each replica, a withheld version is retried on one proxy at a time for each version of Envoy. The first retry is
 // due after Settings.Pause, and the pause doubles after each failed retry. A retry that ends without an answer, perhaps
@@ -153,7 +154,7 @@ type Config struct {
 // Quarantine is a State with a clock, a log and metrics. It is safe for concurrent use.
 type Quarantine struct {
 	cfg    Config
-	active atomic.Int32 // number of withheld versions; with 0 Withholds costs nothing
+	active atomic.Int32 // number of withheld versions; if it is 0, Withholds takes no lock
 
 	mu    sync.RWMutex // guards state; no other lock is acquired while it is held
 	state *State
@@ -172,7 +173,7 @@ func New(cfg Config) *Quarantine {
 
 // WithheldFrom returns the versions that must not be sent on a stream, in no order, or nil. identity and envoy are the
 // identity and the version of Envoy of the stream's proxy. stream is the number of the stream, above 0. While no
-// version is withheld, the call costs nothing. Otherwise the cost grows with the number of the view's withheld
+// version is withheld, the call takes no lock. Otherwise the cost grows with the number of the view's withheld
 // versions.
 func (q *Quarantine) WithheldFrom(view, identity, envoy string, stream uint64) []Key {
 	if !q.Active() {
@@ -185,7 +186,7 @@ func (q *Quarantine) WithheldFrom(view, identity, envoy string, stream uint64) [
 
 // Withholds reports whether a version must not be sent on a stream. k must cover the stream's proxy (Key.Covers). envoy
 // is the version of Envoy of the proxy, and stream the number of the stream, above 0. It returns false for a stream
-// with a retry of the version (Begin). The call does not allocate. While no version is withheld it costs nothing.
+// with a retry of the version (Begin). The call does not allocate. While no version is withheld, it takes no lock.
 func (q *Quarantine) Withholds(k Key, envoy string, stream uint64) bool {
 	if q.active.Load() == 0 {
 		return false
@@ -195,7 +196,7 @@ func (q *Quarantine) Withholds(k Key, envoy string, stream uint64) bool {
 	return q.state.Withholds(k, envoy, stream)
 }
 
-// Active reports whether any version is withheld. It costs nothing.
+// Active reports whether any version is withheld. It takes no lock.
 func (q *Quarantine) Active() bool { return q.active.Load() > 0 }
 
 // Report processes the answer of a proxy of this replica. stream is the number of the proxy's stream, above 0. If r.Key
@@ -304,8 +305,8 @@ func (q *Quarantine) Withheld() []Withheld {
 }
 
 // Resumed returns the versions whose withholding ended since the last call, by acknowledgements or because it expired.
-// It returns each version once and at most 4096, and drops further ones. The caller must send these versions to the
-// proxies that lack them. Therefore only one caller should use Resumed.
+// It returns each version once. It returns at most 4096 versions, and drops the others. The caller must send these
+// versions to the proxies that lack them. Therefore only one caller should use Resumed.
 func (q *Quarantine) Resumed() []Key {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -64,8 +64,8 @@ func (s *State) Suits(k Key, envoy string, by Reporter) int {
 }
 
 // Begin records that a version is sent on a stream as a retry. It returns false if the retry is not due, the reporter
-// is not suitable, or a bound is reached. In these cases the version must not be sent. stream is the number of the
-// stream, above 0.
+// is not suitable, or a bound is reached. In these cases the version must not be sent. The argument stream is the
+// number of the stream, above 0.
 func (s *State) Begin(now time.Time, k Key, envoy string, by Reporter, stream uint64) bool {
 	e := s.entries[k]
 	if e == nil || !e.isDue(now, envoy) || s.Suits(k, envoy, by) == 0 {

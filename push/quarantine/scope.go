@@ -1,8 +1,8 @@
 package quarantine
 
 // WithheldFrom returns the versions of resources that must not be sent on a stream, in no order, or nil. Withholdings
-// and releases since the last call of Decided may be missing. identity and envoy are the identity and the version of
-// Envoy of the stream's proxy.
+// and releases since the last call of Decided may be missing. The arguments identity and envoy are the identity of the
+// stream's proxy and its version of Envoy.
 func (s *State) WithheldFrom(view, identity, envoy string, stream uint64) (all []Key) {
 	for _, e := range s.views[view] {
 		if e.key.Covers(identity) && s.Withholds(e.key, envoy, stream) {

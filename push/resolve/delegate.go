@@ -19,7 +19,7 @@ import (
 // These are limits of one VirtualService with its delegates. Every route may delegate to the same VirtualService, so
 // the merged routes may be much larger than their sources.
 const (
-	maxMerged   = 1 << 20 // bytes of merged routes; a stored record may have as many bytes
+	maxMerged   = 1 << 20 // bytes of merged routes; the same limit holds for a stored record
 	maxCompared = 100_000 // compared pairs of matches
 	maxProblems = 50      // problems of one record
 )

@@ -65,8 +65,8 @@ func includes(labels, selector map[string]string) bool {
 	return true
 }
 
-// dependency is one row of the table of dependencies. The function units adds the units that an edit of a record
-// touches to the map touched. A unit is the resolution of one record that refers to other records.
+// dependency is one row of the table of dependencies. The function units adds to the map touched the units that an edit
+// of a record affects. A unit is the resolution of one record that refers to other records.
 type dependency struct {
 	name  string
 	units func(r *Resolver, e mirror.Edit, touched map[model.Key]bool)
@@ -99,11 +99,11 @@ var resolutions = [model.NumKinds]resolution{
 	model.KindService:        selectEndpoints,
 }
 
-// itself adds the unit of the edited record to touched.
+// itself adds the unit of the edited record to the map touched.
 func itself(_ *Resolver, e mirror.Edit, touched map[model.Key]bool) { touched[e.Key()] = true }
 
-// readers returns a function that adds units of a kind to touched. It adds the units that read a set to which the old
-// or the new record belongs.
+// readers returns a function that adds units of a kind to the map touched. These are the units that read a set to which
+// the old or the new record belongs.
 func readers(kind model.Kind) func(*Resolver, mirror.Edit, map[model.Key]bool) {
 	return func(r *Resolver, e mirror.Edit, touched map[model.Key]bool) {
 		for _, record := range []model.Record{e.Old, e.New} {
@@ -119,8 +119,8 @@ func readers(kind model.Kind) func(*Resolver, mirror.Edit, map[model.Key]bool) {
 	}
 }
 
-// touchReaders adds units of a kind to touched. It adds the units that are listed at a key of the index and read a set
-// with the record.
+// touchReaders adds units of a kind to the map touched. These are the units that are listed at a key of the index and
+// read a set with the record.
 func (r *Resolver) touchReaders(kind model.Kind, of setKey, record model.Record, touched map[model.Key]bool) {
 	contains := func(s set) bool { return s.has(record) }
 	for key := range r.readers[of] {
@@ -130,13 +130,13 @@ func (r *Resolver) touchReaders(kind model.Kind, of setKey, record model.Record,
 	}
 }
 
-// index adds the sets of a unit to the index. If `by` is negative, it removes them.
-func (r *Resolver) index(key model.Key, u *unit, by int) {
+// index adds the sets of a unit to the index. If delta is negative, it removes them.
+func (r *Resolver) index(key model.Key, u *unit, delta int) {
 	if u == nil {
 		return
 	}
 	for _, of := range u.keys {
-		if by < 0 {
+		if delta < 0 {
 			if delete(r.readers[of], key); len(r.readers[of]) == 0 {
 				delete(r.readers, of)
 			}

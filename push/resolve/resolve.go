@@ -30,8 +30,9 @@ type Resolver struct {
 	resolved *mirror.Snapshot
 	units    map[model.Key]*unit
 	readers  map[setKey]map[model.Key]struct{} // units by the sets that they read
-	overlay  map[model.Key]model.Record
-	drift    int // number of edits since resolved was last derived from source
+	// The map overlay has the records that replace or complete those of the source, after the resolution.
+	overlay map[model.Key]model.Record
+	drift   int // number of edits since resolved was last derived from source
 }
 
 // New returns a Resolver at the empty snapshot. The Resolver recovers from panics and reports them to the log crashes.
@@ -105,8 +106,8 @@ func (r *Resolver) Step(c mirror.Change) mirror.Change {
 	return out
 }
 
-// causes maps a key to the revisions of the edits because of which it is resolved again, or has changed. They are nil
-// if those of one edit are unknown.
+// causes maps a key to the revisions of the edits that require its resolution or have changed it. The revisions are nil
+// if those of at least one edit are unknown.
 type causes map[model.Key]*model.Span
 
 // add adds a cause of a key. It does not change the spans.
@@ -139,9 +140,9 @@ func (r *Resolver) touch(e mirror.Edit, touched map[model.Key]bool) {
 	}
 }
 
-// resolveAgain resolves one record again because of edits with the revisions in. It adds to altered the keys at which
-// the overlay has changed.
-func (r *Resolver) resolveAgain(key model.Key, in *model.Span, altered causes) {
+// resolveAgain resolves one record again because of edits with the revisions in span. It adds to altered the keys at
+// which the overlay has changed.
+func (r *Resolver) resolveAgain(key model.Key, span *model.Span, altered causes) {
 	old, next := r.units[key], r.resolve(key)
 	r.index(key, old, -1)
 	r.index(key, next, 1)
@@ -157,11 +158,11 @@ func (r *Resolver) resolveAgain(key model.Key, in *model.Span, altered causes) {
 	}
 	if was != nil {
 		delete(r.overlay, was.Meta().Key)
-		altered.add(was.Meta().Key, in)
+		altered.add(was.Meta().Key, span)
 	}
 	if is != nil {
 		r.overlay[is.Meta().Key] = is
-		altered.add(is.Meta().Key, in)
+		altered.add(is.Meta().Key, span)
 	}
 }
 
@@ -227,9 +228,9 @@ func (r *Resolver) edits(source []mirror.Edit, altered causes) []mirror.Edit {
 }
 
 // snapshot returns the newest resolved snapshot. If the overlay is empty, this is the source's snapshot. If not, it is
-// the previous resolved snapshot with the edits. After as many edits as the overlay has records, it is derived from the
-// source's snapshot again, so that the two snapshots keep sharing memory. On average a step costs two insertions for
-// each edit.
+// the previous resolved snapshot with the edits. When the number of edits reaches the number of records in the overlay,
+// the result is derived from the source's snapshot again. So the two snapshots keep sharing memory. On average a step
+// costs two insertions for each edit.
 func (r *Resolver) snapshot(edits []mirror.Edit) *mirror.Snapshot {
 	r.drift += len(edits)
 	switch {

@@ -103,7 +103,7 @@ func (n *nonces) next() string {
 	return n.random + "-" + strconv.FormatUint(n.last, 10)
 }
 
-// made reports whether next has returned the given nonce.
+// made reports whether the method next has returned the given nonce.
 func (n *nonces) made(nonce string) bool {
 	digits, ours := strings.CutPrefix(nonce, n.random+"-")
 	if !ours || n.random == "" {

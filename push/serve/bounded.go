@@ -68,17 +68,16 @@ func (st *stream) enter() (err error) {
 }
 
 // Holder describes a caller for budgets (push/budget). Identity of the result is "" for a caller without an ID. The
-// parameter from is the caller's address (ip:port). If this parameter has another form, the field From of the result is
-// zero.
-func Holder(who attest.Caller, from string) budget.Holder {
+// parameter addr is the caller's address (ip:port). If addr has another form, the field From of the result is zero.
+func Holder(who attest.Caller, addr string) budget.Holder {
 	h := budget.Holder{Identity: who.ID.String(), Credential: who.Credential(), Pod: who.Pod != ""}
-	if at, err := netip.ParseAddrPort(from); err == nil {
+	if at, err := netip.ParseAddrPort(addr); err == nil {
 		h.From = at.Addr().Unmap().WithZone("")
 	}
 	return h
 }
 
-// bounded counts a refusal because of the bound with the name what, and returns its gRPC status.
+// bounded counts a refusal because of the bound with the given name, and returns the gRPC status of the refusal.
 func (st *stream) bounded(what string, err error) error {
 	st.srv.cfg.Hooks.Bounded(what, 1)
 	return exhausted(err)

@@ -55,9 +55,9 @@ type Planner interface {
 	// context become Canceled or DeadlineExceeded, and an error with a gRPC status is sent unchanged. Any other error
 	// is about the node and becomes InvalidArgument with its text.
 	//
-	// The Planner calls moved after every change of Proxy.Set, from any goroutine, possibly before Join has returned or
-	// after Leave. The function moved does not block. Its argument is the lane (the urgency) of the change. It is
-	// fanout.Endpoints if only endpoints differ from the previous set, otherwise fanout.Config.
+	// The Planner calls the function moved after every change of Proxy.Set, from any goroutine, possibly before Join
+	// has returned or after Leave. This function does not block. Its argument is the lane (the urgency) of the change.
+	// It is fanout.Endpoints if only endpoints differ from the previous set, otherwise fanout.Config.
 	Join(ctx context.Context, c Client, moved func(fanout.Lane)) (Proxy, error)
 }
 

@@ -56,18 +56,18 @@ type Owing struct {
 	Turn  bool // the client's configuration waits for a turn in the rollout
 }
 
-// Owing finds the streams whose clients have not acknowledged a change that the predicate `of` selects. It also finds
-// the streams whose clients connected with older resources and have not been up to date yet. It considers only proxies
-// in namespaces that the predicate sees selects. The result count is the number of found streams. The result described
-// contains at most `most` of them, chosen arbitrarily and sorted by node ID. It has fewer elements if streams end
-// meanwhile, and is nil if count is 0.
-func (s *Server) Owing(of func(*ledger.Change) bool, sees func(namespace string) bool, most int) (described []Owing, count int) {
+// Owing finds the streams whose clients have not acknowledged a change for which the function matches returns true. It
+// also finds the streams whose clients connected with older resources and have not been up to date yet. It considers
+// only proxies in namespaces for which the function visible returns true. The result count is the number of found
+// streams. The result described contains at most limit of these streams, chosen arbitrarily and sorted by node ID. It
+// has fewer elements if streams end meanwhile, and is nil if count is 0.
+func (s *Server) Owing(matches func(*ledger.Change) bool, visible func(namespace string) bool, limit int) (described []Owing, count int) {
 	owing := map[uint64]Owing{}
 	for _, st := range s.all() {
-		if !sees(st.proxy.Namespace()) || st.ended() {
+		if !visible(st.proxy.Namespace()) || st.ended() {
 			continue
 		}
-		since, owes := st.debts.Owes(of)
+		since, owes := st.debts.Owes(matches)
 		resumes := st.client.Holds && st.may.Load() == anyPlan
 		if !owes && !resumes {
 			continue
@@ -75,7 +75,7 @@ func (s *Server) Owing(of func(*ledger.Change) bool, sees func(namespace string)
 		if resumes { // the client has not been up to date on this stream
 			since = time.Time{}
 		}
-		if count++; len(owing) < most {
+		if count++; len(owing) < limit {
 			owing[st.id] = Owing{Since: since, Turn: st.proxy.Set().Plan > st.may.Load()}
 		}
 	}

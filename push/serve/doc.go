@@ -38,6 +38,7 @@
 // for the identity (push/budget). A panic ends one stream. A stream ends when its caller is no longer authorised
 // (recheck, ca/expiry).
 //
-// Owns: the streams and the goroutines that read and write them. Reads: sets of resources, through Planner. Never:
-// reads snapshots; builds resources.
+// Owns: the streams and the goroutines that read and write them.
+// Reads: sets of resources, through Planner.
+// Never: reads snapshots; builds resources.
 package serve

@@ -37,11 +37,11 @@ func (s *Server) Inspect() []StreamInfo {
 	return s.InspectOf(func(string, Proxy) bool { return true })
 }
 
-// InspectOf describes the joined streams that the predicate selects, sorted by node ID and then by age, the oldest
-// first. The predicate must not block. Rejected streams cost almost nothing, so frequent calls for one proxy or one
-// tenant are cheap. The result is not nil.
-func (s *Server) InspectOf(of func(node string, p Proxy) bool) []StreamInfo {
-	return s.inspect(func(st *stream) bool { return of(st.client.ID, st.proxy) })
+// InspectOf describes the joined streams for which the function selects returns true. They are sorted by node ID and
+// then by age, the oldest first. The function must not block. Other streams cost almost nothing, so frequent calls for
+// one proxy or one tenant are cheap. The result is not nil.
+func (s *Server) InspectOf(selects func(node string, p Proxy) bool) []StreamInfo {
+	return s.inspect(func(st *stream) bool { return selects(st.client.ID, st.proxy) })
 }
 
 // inspect describes the selected streams, sorted by node ID and then by age.
@@ -158,10 +158,11 @@ func (x *exchange) quarantined() (all []Refusal) {
 // refusals. The result is nil if there are no such refusals.
 func (s *Server) Refusals() []Refusal { return s.RefusalsOf(func(string) bool { return true }) }
 
-// RefusalsOf returns the result of Refusals for the proxies in the namespaces that the predicate selects.
-func (s *Server) RefusalsOf(of func(namespace string) bool) (all []Refusal) {
+// RefusalsOf returns the result of Refusals for the proxies in the namespaces for which the function selects returns
+// true.
+func (s *Server) RefusalsOf(selects func(namespace string) bool) (all []Refusal) {
 	for _, st := range s.all() {
-		if of(st.proxy.Namespace()) {
+		if selects(st.proxy.Namespace()) {
 			all = append(all, st.quarantined()...)
 		}
 	}

@@ -26,9 +26,9 @@ func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 
 // SendAway closes up to n streams, chosen at random, and returns the number of closed streams. If n is 0 or less, it
 // closes no stream. Streams without a subscription to the agent type with the URL agentType are closed first. Streams
-// with such a subscription are closed only if all is true. For an unknown type, no stream has a subscription. The
-// client of a closed stream sees the end of its connection. Without Listen, the stream ends only after the client's
-// next request. The caller must ensure that such clients reconnect to another replica.
+// with such a subscription are closed only if the argument all is true. For an unknown type, no stream has a
+// subscription. The client of a closed stream sees the end of its connection. Without Listen, the stream ends only
+// after the client's next request. The caller must ensure that such clients reconnect to another replica.
 func (s *Server) SendAway(n int, agentType string, all bool) int {
 	if n <= 0 {
 		return 0

@@ -48,8 +48,8 @@ func (o *outgoing) what() string {
 
 // begin begins a granted turn of the stream. The parameter plan is the newest plan that may be sent on the stream; 0
 // does not change the permitted plan. The result is true if the caller becomes the sending goroutine and must call
-// next. It is false if the stream has ended, or if another goroutine sends. A goroutine that sends already does the
-// work of the turn too.
+// next. It is false if the stream has ended, or if another goroutine sends. A goroutine that is already sending also
+// does the work of this turn.
 func (x *exchange) begin(urgent bool, plan int64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -33,7 +33,8 @@ const (
 	listValues = 1
 )
 
-// wire contains the used fields of a node in encoded form. Its slices share the memory of the encoded node.
+// wire contains those fields of a node that this package uses, in encoded form. Its slices share the memory of the
+// encoded node.
 type wire struct {
 	id, cluster []byte
 	locality    [][]byte // encoded Localities, to be merged
@@ -192,10 +193,9 @@ func (v *value) merge(raw []byte, what string, depth int) error {
 	return nil
 }
 
-// entries passes every entry of an encoded Struct to the function in the parameter do, in the order of the encoding. If
-// a key occurs more than once, the caller must use the last entry. If the parameter is nil, the Struct is only
-// validated.
-func entries(raw []byte, what string, depth int, do func(key []byte, v value)) error {
+// entries passes every entry of an encoded Struct to the function visit, in the order of the encoding. If a key occurs
+// more than once, the caller must use the last entry. If visit is nil, the Struct is only validated.
+func entries(raw []byte, what string, depth int, visit func(key []byte, v value)) error {
 	for len(raw) > 0 {
 		number, _, entry, rest, err := field(raw, what)
 		if err != nil {
@@ -223,8 +223,8 @@ func entries(raw []byte, what string, depth int, do func(key []byte, v value)) e
 				}
 			}
 		}
-		if do != nil {
-			do(key, v)
+		if visit != nil {
+			visit(key, v)
 		}
 	}
 	return nil

@@ -49,13 +49,13 @@ func automaticOf(n Node) Family {
 const agentDNS = "15053"
 
 // resolverOf returns Scope.Resolver: the address of the agent's DNS server, from DNS_PROXY_ADDR in the node's metadata.
-// The parameter answers is the family of the addresses to which the agent resolves names. The result is "" for the
+// The parameter family is the family of the addresses to which the agent resolves names. The result is "" for the
 // default address, for NoFamily, and for a value that has no port, or whose host is neither localhost nor an IP
 // address. It is also "" in a mesh without ALLOW_ANY_DYNAMIC_DNS, because the proxies do not use the address there.
-func resolverOf(mesh *meshv1.MeshConfig, n Node, answers Family) string {
+func resolverOf(mesh *meshv1.MeshConfig, n Node, family Family) string {
 	const dynamic = meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS
 	stated := n.Metadata["DNS_PROXY_ADDR"]
-	if stated == "" || answers == NoFamily || mesh.GetOutboundTrafficPolicy().GetMode() != dynamic {
+	if stated == "" || family == NoFamily || mesh.GetOutboundTrafficPolicy().GetMode() != dynamic {
 		return ""
 	}
 	host, port, err := net.SplitHostPort(stated)
@@ -63,10 +63,10 @@ func resolverOf(mesh *meshv1.MeshConfig, n Node, answers Family) string {
 		return ""
 	}
 	if host == "localhost" {
-		host = loopbacks[answers]
+		host = loopbacks[family]
 	}
 	at, err := netip.ParseAddrPort(net.JoinHostPort(host, port))
-	if err != nil || at.Port() == 0 || at.String() == net.JoinHostPort(loopbacks[answers], agentDNS) {
+	if err != nil || at.Port() == 0 || at.String() == net.JoinHostPort(loopbacks[family], agentDNS) {
 		return ""
 	}
 	return at.String()

@@ -79,8 +79,8 @@ func (v *View) extend(found []*model.TrafficExtension, n Node) {
 }
 
 // layersOf reports whether a patch of an EnvoyFilter applies to the scope (the outbound side) and to the workload (the
-// inbound side) of proxies. The parameter of is the kind of the proxies. The context of the patch decides, with these
-// exceptions:
+// inbound side) of proxies. The parameter proxyKind is the kind of the proxies. The context of the patch decides, with
+// these exceptions:
 //
 //   - Filter configurations (EXTENSION_CONFIG) apply to the whole proxy in any context, as in istiod, because Envoy
 //     requests them by name. They belong to the workload, so proxies with different filter configurations can share a
@@ -88,8 +88,8 @@ func (v *View) extend(found []*model.TrafficExtension, n Node) {
 //   - Patches of the bootstrap belong to the workload in any context.
 //   - Patches that remove outbound clusters also apply to the workload, because inbound listeners use the outbound
 //     clusters of extension providers.
-func layersOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, of Kind) (scope, workload bool) {
-	context, kind := p.GetMatch().GetContext(), kinds[of]
+func layersOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, proxyKind Kind) (scope, workload bool) {
+	context, kind := p.GetMatch().GetContext(), kinds[proxyKind]
 	switch p.GetApplyTo() {
 	case networkingv1.EnvoyFilter_BOOTSTRAP:
 		return false, true

@@ -43,10 +43,9 @@ func secretOf(held Held, name string) *tlsv3.Secret {
 	return nil
 }
 
-// parsed returns the first certificates of PEM text. The parameter most is the maximum number. Blocks that do not parse
-// as certificates are skipped.
-func parsed(text []byte, most int) (all []*x509.Certificate) {
-	for len(all) < most {
+// parsed returns the first certificates of PEM text, up to limit. Blocks that do not parse as certificates are skipped.
+func parsed(text []byte, limit int) (all []*x509.Certificate) {
+	for len(all) < limit {
 		block, rest := pem.Decode(text)
 		if block == nil {
 			break
@@ -108,8 +107,8 @@ func (c *certificate) lapsed(at time.Time) string {
 	return ""
 }
 
-// acceptedBy reports whether certificate authorities accept the certificate. The certificate's beginning or its end
-// must be a time at which the whole chain is valid.
+// acceptedBy reports whether certificate authorities accept the certificate. The whole chain must be valid at the
+// certificate's beginning or at its end.
 func (c *certificate) acceptedBy(roots []*x509.Certificate) bool {
 	pool, above := x509.NewCertPool(), x509.NewCertPool()
 	for _, r := range roots {

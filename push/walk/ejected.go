@@ -5,7 +5,7 @@ import "strings"
 // Observed is the state of a proxy's endpoints, as its Envoy reports it (/clusters). A Held may implement it.
 type Observed interface {
 	// Ejected returns the endpoints of a cluster to which Envoy sends nothing at present, with the reasons. An endpoint
-	// is an address as in Destination.Endpoints. known is false if Envoy was not asked.
+	// is an address as in Destination.Endpoints. The result known is false if Envoy was not asked.
 	Ejected(cluster string) (reasons map[string]string, known bool)
 }
 
@@ -51,7 +51,7 @@ func (w *walker) observe(to *Destination) {
 	}
 }
 
-// doubtEndpoints adds the doubts about the state of the endpoints of destinations that have some.
+// doubtEndpoints adds the doubts about the state of endpoints. Missing and empty destinations are ignored.
 func (w *walker) doubtEndpoints() {
 	observed, reached := true, false
 	for i := range w.result.To {

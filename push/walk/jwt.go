@@ -29,8 +29,8 @@ func Claims(token string) (map[string]any, error) {
 	return claims, nil
 }
 
-// Unsigned returns a token with the claims and without a signature. claims must not be nil. The token is for walks
-// only: no proxy accepts it. The error means that JSON cannot encode the claims.
+// Unsigned returns a token with the claims and without a signature. The parameter claims must not be nil. The token is
+// for walks only: no proxy accepts it. The error means that JSON cannot encode the claims.
 func Unsigned(claims map[string]any) (string, error) {
 	raw, err := json.Marshal(claims)
 	if err != nil {
@@ -87,10 +87,9 @@ func (w *walker) sanitise(c *jwtv3.JwtAuthentication) {
 	}
 }
 
-// require returns the reason why the request does not satisfy a requirement, or "" if the request satisfies it. The
-// parameter among names providers. If the requirement names no provider, tokens are read where these providers expect
-// them.
-func (w *walker) require(c *jwtv3.JwtAuthentication, r *jwtv3.JwtRequirement, among []string) string {
+// require returns the reason why the request does not satisfy a requirement, or "" if the request satisfies it. If the
+// requirement names no provider, tokens are read where the given providers expect them.
+func (w *walker) require(c *jwtv3.JwtAuthentication, r *jwtv3.JwtRequirement, providers []string) string {
 	switch of := r.GetRequiresType().(type) {
 	case *jwtv3.JwtRequirement_ProviderName:
 		return w.verify(c, of.ProviderName, nil)
@@ -98,23 +97,23 @@ func (w *walker) require(c *jwtv3.JwtAuthentication, r *jwtv3.JwtRequirement, am
 		return w.verify(c, of.ProviderAndAudiences.GetProviderName(), of.ProviderAndAudiences.GetAudiences())
 	case *jwtv3.JwtRequirement_RequiresAll:
 		for _, one := range of.RequiresAll.GetRequirements() {
-			if why := w.require(c, one, among); why != "" {
+			if why := w.require(c, one, providers); why != "" {
 				return why
 			}
 		}
 	case *jwtv3.JwtRequirement_RequiresAny:
-		return w.requireAny(c, of.RequiresAny.GetRequirements(), among)
+		return w.requireAny(c, of.RequiresAny.GetRequirements(), providers)
 	case *jwtv3.JwtRequirement_AllowMissing:
-		return w.allowMissing(c, among)
+		return w.allowMissing(c, providers)
 	case *jwtv3.JwtRequirement_AllowMissingOrFailed:
-		_ = w.allowMissing(c, among) // claims of a valid token are stored nevertheless
+		_ = w.allowMissing(c, providers) // claims of a valid token are stored nevertheless
 	}
 	return ""
 }
 
 // requireAny returns the reason why the request satisfies none of the requirements, or "" if it satisfies one. As in
 // Envoy, a missing token or an unknown issuer is only the reason if there is no other.
-func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirement, among []string) (why string) {
+func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirement, providers []string) (why string) {
 	var named []string
 	for _, one := range all {
 		if name := one.GetProviderName(); name != "" {
@@ -122,7 +121,7 @@ func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirem
 		}
 	}
 	if len(named) > 0 {
-		among = named
+		providers = named
 	}
 	lenient := func(r *jwtv3.JwtRequirement) bool {
 		return r.GetAllowMissing() != nil || r.GetAllowMissingOrFailed() != nil
@@ -132,7 +131,7 @@ func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirem
 			if lenient(one) != last {
 				continue
 			}
-			reason := w.require(c, one, among)
+			reason := w.require(c, one, providers)
 			if reason == "" {
 				return ""
 			}
@@ -145,17 +144,17 @@ func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirem
 }
 
 // allowMissing returns the reason why a token of the request is not valid. It returns "" if all tokens are valid, or if
-// there is no token. Tokens are read where the providers named in the parameter among expect them. The token's issuer
-// selects the provider that verifies the token. That provider must expect a token where this one was found.
-func (w *walker) allowMissing(c *jwtv3.JwtAuthentication, among []string) string {
+// there is no token. Tokens are read where the given providers expect them. The token's issuer selects the provider
+// that verifies the token. That provider must expect a token where this one was found.
+func (w *walker) allowMissing(c *jwtv3.JwtAuthentication, providers []string) string {
 	seen := map[token]bool{}
-	for _, name := range among {
+	for _, name := range providers {
 		for _, t := range w.tokensAt(c.GetProviders()[name]) {
 			if seen[t] {
 				continue
 			}
 			seen[t] = true
-			if why := w.admitByIssuer(c, among, t); why != "" {
+			if why := w.admitByIssuer(c, providers, t); why != "" {
 				return why
 			}
 		}
@@ -165,13 +164,13 @@ func (w *walker) allowMissing(c *jwtv3.JwtAuthentication, among []string) string
 
 // admitByIssuer returns the reason why a token is not valid for the provider with the token's issuer, or "" if it is
 // valid. If several providers have that issuer, Envoy picks any of them, so the token must be valid for each.
-func (w *walker) admitByIssuer(c *jwtv3.JwtAuthentication, among []string, t token) string {
+func (w *walker) admitByIssuer(c *jwtv3.JwtAuthentication, providers []string, t token) string {
 	claims, err := Claims(t.text)
 	if err != nil {
 		return tokenUnreadable
 	}
 	issuer, _ := claims["iss"].(string)
-	if !slices.ContainsFunc(among, func(name string) bool {
+	if !slices.ContainsFunc(providers, func(name string) bool {
 		p := c.GetProviders()[name]
 		return p.GetIssuer() == issuer && slices.Contains(w.tokensAt(p), t)
 	}) {

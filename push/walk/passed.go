@@ -35,8 +35,8 @@ func (w *walker) addPassedOver(on selected) {
 	last.Passed, last.MorePassed = on.passed, on.more
 }
 
-// mismatch returns the first reason why a route that does not match the request does not match it. It examines the
-// parts in the order of walker.matches and walker.acceptsRest.
+// mismatch returns the first reason why a match does not accept the request. It must be called only for such a match.
+// It examines the parts of the match in the order of walker.matches and walker.acceptsRest.
 func (w *walker) mismatch(m *routev3.RouteMatch) string {
 	path, query, _ := strings.Cut(w.Headers[":path"], "?")
 	for _, d := range m.GetDynamicMetadata() {

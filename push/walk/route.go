@@ -16,7 +16,7 @@ type selected struct {
 	secure bool                 // the virtual host requires TLS, and the request came without TLS
 	route  *routev3.Route       // nil: no route of the virtual host matches
 	passed []Passed             // at most MaxPassed of the routes that precede route
-	more   int                  // number of further ones
+	more   int                  // number of further routes that precede route
 }
 
 // selectRoute selects the virtual host for the request, and the first route of the virtual host that matches.

@@ -84,8 +84,8 @@ func (d Destination) failure() string {
 	return statusText(503, d.grpc)
 }
 
-// Deciding returns the type and the name of the resource that decided the outcome. The last step that names a resource
-// other than a cluster has that resource. If there is no such step, the type is xds.Unknown and the name is empty.
+// Deciding returns the type and the name of the resource that decided the outcome. It is the resource of the last step
+// with a resource other than a cluster. Without such a step, the type is xds.Unknown and the name is empty.
 func (r Result) Deciding() (xds.Type, string) {
 	for i := len(r.Steps) - 1; i >= 0; i-- {
 		if s := r.Steps[i]; s.Resource != "" && s.Type != xds.Cluster {

@@ -104,8 +104,8 @@ func (m *Messages) Named() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// eachName calls f with the certificate-name matcher of a principal and of each principal nested in it. A principal
-// without such a matcher passes nil.
+// eachName calls f with the certificate-name matcher of a principal and of each principal nested in it. For a principal
+// without such a matcher, f gets nil.
 func eachName(p *rbacv3.Principal, f func(*matcherv3.StringMatcher)) {
 	for _, one := range slices.Concat(p.GetAndIds().GetIds(), p.GetOrIds().GetIds()) {
 		eachName(one, f)

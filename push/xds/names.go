@@ -46,8 +46,8 @@ func FileAuthorities(certificates, revoked string) string {
 }
 
 // OwnedFile appends a namespace to the name of a file secret, for agents with CapFileOwners. It is for a secret that a
-// proxy requests because of an object in another namespace, the parameter namespace. The agent serves a bounded number
-// of secrets for each such namespace. If namespace is empty, OwnedFile returns name unchanged.
+// proxy requests because of an object in another namespace. The parameter namespace is that namespace. The agent serves
+// a bounded number of secrets for each such namespace. If namespace is empty, OwnedFile returns name unchanged.
 func OwnedFile(name, namespace string) string {
 	if namespace == "" {
 		return name

@@ -12,24 +12,24 @@ import (
 // hashedAtOnce is the number of bytes that EncodeInPieces hashes without a pause.
 const hashedAtOnce = 4 << 20
 
-// EncodeInPieces returns the result of Encode for a large message. m has all fields of the message but one, a repeated
-// field with the number `field` and the elements all. It calls pause between the elements. It fails only if a string is
-// not valid UTF-8. The error names the type and the resource.
+// EncodeInPieces returns the result of Encode for a large message. One repeated field of the message is not in m: the
+// parameter field is its number, and elements has its elements. EncodeInPieces calls pause between the elements. It
+// fails only if a string is not valid UTF-8. The error names the type and the resource.
 func EncodeInPieces(
-	t Type, name string, m proto.Message, field protowire.Number, all []proto.Message, pause func(), needs ...Ref,
+	t Type, name string, m proto.Message, field protowire.Number, elements []proto.Message, pause func(), needs ...Ref,
 ) (*Resource, error) {
 	rest, err := deterministic.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encode %v %s: %w", t, name, err)
 	}
-	before, size, sizes := offsetAfter(rest, field), len(rest), make([]int, len(all))
-	for i, one := range all {
+	before, size, sizes := offsetAfter(rest, field), len(rest), make([]int, len(elements))
+	for i, one := range elements {
 		sizes[i] = proto.Size(one)
 		size += protowire.SizeTag(field) + protowire.SizeBytes(sizes[i])
 		pause()
 	}
 	b := append(make([]byte, 0, size), rest[:before]...)
-	for i, one := range all {
+	for i, one := range elements {
 		b = protowire.AppendTag(b, field, protowire.BytesType)
 		b = protowire.AppendVarint(b, uint64(sizes[i]))
 		if b, err = deterministic.MarshalAppend(b, one); err != nil {

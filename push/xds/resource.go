@@ -189,9 +189,9 @@ func encode(t Type, name, version string, m proto.Message, needs []Ref) (*Resour
 // tailSize returns the length in bytes of the last field of Delta, which holds the name.
 func (r *Resource) tailSize() int { return protowire.SizeTag(3) + protowire.SizeBytes(len(r.Name)) }
 
-// EncodeRope makes a resource of the message head and the fragments in tail. On the wire the fragments follow the head,
-// in the order of the slice. The resource keeps the slice tail, which must not change afterwards. EncodeRope fails only
-// if a string of head is not valid UTF-8.
+// EncodeRope makes a resource from the message head and the fragments in tail. On the wire the fragments follow the
+// head, in the order of the slice. The resource keeps the slice tail, which must not change afterwards. EncodeRope
+// fails only if a string of head is not valid UTF-8.
 func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs ...Ref) (*Resource, error) {
 	b, err := deterministic.Marshal(head)
 	if err != nil {

@@ -27,16 +27,16 @@ func (r *Resource) Buffers() mem.BufferSlice {
 	return r.boxed
 }
 
-// Replaced compares the fragments of r with those of before, an earlier version of the resource. For each fragment that
-// differs from the earlier fragment of the same name, it yields the new and the earlier fragment. Fragments without an
-// earlier fragment of the same name are left out. Joined fragments without a name are compared part by part. If before
-// is nil, Replaced yields nothing. The cost grows with the number of fragments.
-func (r *Resource) Replaced(before *Resource) iter.Seq2[*Fragment, *Fragment] {
+// Replaced compares the fragments of r with those of previous, an earlier version of the resource. For each fragment
+// that differs from the earlier fragment of the same name, it yields the new and the earlier fragment. Fragments
+// without an earlier fragment of the same name are left out. Joined fragments without a name are compared part by part.
+// If previous is nil, Replaced yields nothing. The cost grows with the number of fragments.
+func (r *Resource) Replaced(previous *Resource) iter.Seq2[*Fragment, *Fragment] {
 	return func(yield func(now, was *Fragment) bool) {
-		if before == nil {
+		if previous == nil {
 			return
 		}
-		was, now := before.tail, r.tail
+		was, now := previous.tail, r.tail
 		for len(was) > 0 && len(now) > 0 && was[0] == now[0] {
 			was, now = was[1:], now[1:]
 		}
@@ -73,11 +73,11 @@ func named(all []*Fragment) iter.Seq[*Fragment] {
 }
 
 // Apart returns the bodies of two versions of a resource, without the fragments that both versions have. The first
-// result comes from before, and the second from r. Neither r nor before may be nil. The caller owns the results. The
-// cost is proportional to the number of fragments, and to the size of the results.
-func (r *Resource) Apart(before *Resource) (was, now []byte) {
+// result comes from previous, and the second from r. Neither r nor previous may be nil. The caller owns the results.
+// The cost is proportional to the number of fragments, and to the size of the results.
+func (r *Resource) Apart(previous *Resource) (was, now []byte) {
 	both := map[*Fragment]bool{}
-	for _, f := range before.tail {
+	for _, f := range previous.tail {
 		both[f] = false
 	}
 	for _, f := range r.tail {
@@ -94,7 +94,7 @@ func (r *Resource) Apart(before *Resource) (was, now []byte) {
 		}
 		return body
 	}
-	return rest(before), rest(r)
+	return rest(previous), rest(r)
 }
 
 // EachName iterates over all strings for which Names returns true, in any order. A string may occur repeatedly.

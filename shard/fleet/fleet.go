@@ -102,8 +102,8 @@ type owner struct {
 // errLeaving refuses proxies while this replica leaves.
 var errLeaving = errors.New("this replica is being stopped")
 
-// New returns a replica, not ready yet. Serves must be called before the Tasks run, and before Depart and Gauges.
-// Errors: Store, Revision or Name is missing, or Name, Address, Zone or Lease is invalid.
+// New returns a replica that is not ready yet. Serves must be called before the Tasks run, and before Depart and
+// Gauges. Errors: Store, Revision or Name is missing, or Name, Address, Zone or Lease is invalid.
 func New(c Config) (*Fleet, error) {
 	f := &Fleet{cfg: c, log: c.Log, owners: map[owner]*serve.AgentResource{}}
 	var err error
@@ -188,7 +188,8 @@ func (f *Fleet) answer(p *place.Placement, secure bool, namespace, workload stri
 // maxOwners bounds the cache of encoded owners.
 const maxOwners = 4096
 
-// resource returns the encoded resource of an owner, which all receivers share; nil: the owner cannot be encoded.
+// resource returns the encoded resource of an owner, which all receivers share. The result is nil if the owner cannot
+// be encoded.
 func (f *Fleet) resource(o owner) *serve.AgentResource {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,7 +223,7 @@ func (f *Fleet) Join(namespace, workload string) join.Seat {
 // Leave implements join.Seat. It ends the count of the stream.
 func (s *seat) Leave() { s.leave() }
 
-// seatOf returns the seat of a proxy; false: no Fleet admitted the proxy.
+// seatOf returns the seat of a proxy. The second result is false if no Fleet admitted the proxy.
 func seatOf(v serve.Proxy) (*seat, bool) {
 	joined, ok := v.(*join.Proxy)
 	if !ok {

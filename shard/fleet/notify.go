@@ -64,8 +64,8 @@ type round struct {
 }
 
 // turn records the placement for the stream s, unless the move of its proxy is postponed. listens states whether the
-// agent has subscribed to its owner. turn reports whether the owner must be sent to the agent: the placement was
-// recorded, the owner differs, and the agent has subscribed.
+// agent has subscribed to its owner. The result is true if the owner must be sent to the agent. It must be sent if the
+// placement was recorded, the owner differs, and the agent has subscribed.
 func (r *round) turn(s *seat, listens bool) bool {
 	is, goes := s.update(r.placement)
 	if goes = goes && listens; goes && r.n == 0 {

@@ -45,12 +45,12 @@ func (d *damper) level(now time.Time) int {
 	return min(max(d.flaps-1, 0), mostDamped)
 }
 
-// places records whether the replica is in the ring (parameter in), and when it joined.
-func (r *replica) places(now time.Time, in bool) {
-	if in && r.out {
+// places records whether the replica is in the ring (parameter inRing), and when it joined the ring.
+func (r *replica) places(now time.Time, inRing bool) {
+	if inRing && r.out {
 		r.joined, r.flapped = now, false
 	}
-	r.out = !in
+	r.out = !inRing
 }
 
 // flap counts the departure of a replica, if the replica is in the ring and joined less than forgiveAfter ago. Each

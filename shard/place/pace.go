@@ -50,8 +50,8 @@ type Pace struct {
 // Thresholds of Measure.Memory. Above tight, joins slow down. From tooTight on, only a trickle (a small constant rate)
 // of joins is admitted. Without the trickle, proxies might never be admitted, because the memory may be garbage or used
 // by other work. From overfull on, the memory cannot be garbage, since the garbage collector keeps garbage below the
-// limit. In a container, no join is then admitted, because the kernel would kill the process. Served streams are not
-// closed: each holds less memory than its reconnection would need.
+// limit. In a container, no join is admitted from overfull on, because the kernel would kill the process. Served
+// streams are not closed: each holds less memory than its reconnection would need.
 const (
 	tight    = 0.80
 	tooTight = 0.92

@@ -79,11 +79,11 @@ func (l *Leaving) Step(in LeavingInput) LeavingStep {
 }
 
 // portion returns the number of streams to close in one step. With this number in each step, all streams are closed
-// when the remaining time has passed. The remaining time is in the parameter left. The number of streams is in the
-// parameter of. The variable *rest carries the fraction of a stream to the next step.
-func portion(rest *float64, of int, left time.Duration) int {
-	*rest += float64(of) * min(1, float64(stepEvery)/float64(left))
-	n := min(int(*rest), of)
+// when the remaining time, left, has passed. The parameter streams is the number of streams. The variable *rest carries
+// the fraction of a stream to the next step.
+func portion(rest *float64, streams int, left time.Duration) int {
+	*rest += float64(streams) * min(1, float64(stepEvery)/float64(left))
+	n := min(int(*rest), streams)
 	*rest -= float64(n)
 	return n
 }

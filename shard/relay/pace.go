@@ -84,7 +84,7 @@ func (p *movePace) spread(now time.Time, d time.Duration) {
 	p.later(now.Add(time.Duration(p.random() * float64(d))))
 }
 
-// later postpones the next move to the time at. It has no effect if the next move is already later.
+// later postpones the next move to the given time. It has no effect if the next move is already later.
 func (p *movePace) later(at time.Time) {
 	if at.After(p.next) {
 		p.next = at

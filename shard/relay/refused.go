@@ -74,12 +74,12 @@ func (c *cursor) failureOf(n int) string {
 	return text
 }
 
-// refusedBy stores the refusals of a type, and reports whether they changed. The number of Envoy's stream is in the
-// parameter of. Refusals on a stream that is not Envoy's newest are ignored.
-func (c *counters) refusedBy(of uint64, now Refused) (changed bool) {
+// refusedBy stores the refusals of a type, and reports whether they changed. The parameter streamID is the number of
+// Envoy's stream. Refusals on a stream that is not Envoy's newest are ignored.
+func (c *counters) refusedBy(streamID uint64, now Refused) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if of != c.opened {
+	if streamID != c.opened {
 		return false // Envoy has opened another stream since
 	}
 	before, was := c.refusals[now.Type]

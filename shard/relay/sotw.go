@@ -12,9 +12,9 @@ import (
 
 // sotw carries a state-of-the-world stream unchanged. The stream ends when its upstream (its connection to the control
 // plane) ends. The relay could not continue it on another upstream, because its requests do not state the version of
-// each resource. The number of Envoy's stream is in the parameter of.
-func (r *Relay) sotw(down grpc.ServerStream, of uint64) error {
-	st := r.stats.open(of, methodSotW, r.cfg.Target)
+// each resource. The parameter streamID is the number of Envoy's stream.
+func (r *Relay) sotw(down grpc.ServerStream, streamID uint64) error {
+	st := r.stats.open(streamID, methodSotW, r.cfg.Target)
 	err := r.carrySotW(down, st)
 	st.end(err)
 	return err

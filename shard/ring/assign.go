@@ -17,8 +17,8 @@ const (
 	Bound = 1.25
 
 	room           = 1.05 // a member has room for a shard if its load stays within this
-	full           = 1.20 // a member whose load is above this gives shards away ...
-	relaxed        = 1.10 // ... until its load is within this; the gap prevents moves at each small change
+	full           = 1.20 // a member whose load is above this gives shards away, until its load is within relaxed
+	relaxed        = 1.10 // less than full, so that small changes of the load cause no moves
 	belowThreshold = 0.60 // a member whose load is below this receives shards up to its share, like a new member
 )
 

@@ -52,9 +52,9 @@ const (
 	splitLeast = 16      // a namespace with at most this number of streams gains nothing by a split
 )
 
-// splits returns the split namespaces of the next ring, sorted. It returns at most as many as fit into a ring of these
-// members. If members came or left, no namespace with streams is joined, because a join would move further streams. The
-// join waits for a later assignment (Resplit).
+// splits returns the split namespaces of the next ring, sorted. The result has no more namespaces than fit into a ring
+// with these members. If members came or left, no namespace with streams is joined, because a join would move further
+// streams. The join waits for a later assignment (Resplit).
 func splits(previous *Ring, members []Member, load Load) []string {
 	calm := slices.EqualFunc(previous.Members(), members, func(a, b Member) bool { return a.Name == b.Name })
 	fair := float64(load.Streams()) / float64(len(members))

@@ -87,8 +87,8 @@ type webhook struct {
 	large   *turns.Line // one turn, for large reviews (weight.large)
 }
 
-// lines creates the limits. Of the turns for reviews that are not large, a host has at most half, and a namespace at
-// most half of the turns of a host.
+// lines creates the limits. One host gets at most half of the turns for reviews that are not large. One namespace gets
+// at most half of the turns of a host.
 func (h *webhook) lines() {
 	perHost := max(2, runtime.GOMAXPROCS(0))
 	h.small, h.large = turns.NewOfParts(2*perHost, perHost, perHost/2), turns.New(1, 1)

@@ -16,8 +16,8 @@ const (
 	// mostOfEntry is the maximum number of hosts of one ServiceEntry that get automatic addresses. The CRD has the same
 	// limit for the hosts of a ServiceEntry.
 	mostOfEntry = 256
-	// MostOfNamespace is the maximum number of hosts of one namespace that get automatic addresses. At most so many
-	// addresses in the specs of one namespace are reserved: they are not assigned to hosts.
+	// MostOfNamespace is the maximum number of hosts of one namespace that get automatic addresses. Addresses that
+	// specs of the namespace state are not assigned to hosts, up to the same number of addresses.
 	MostOfNamespace = 1 << 14
 )
 
@@ -154,12 +154,12 @@ func (b *book) retry() {
 	}
 }
 
-// Step assigns and releases addresses. The second parameter is the party that assigns new addresses. If this party is
-// self, hosts that lack an address get new addresses. altered has the sorted names of the ServiceEntries for which the
-// result of Addresses or Kept has changed since the last Step. It also has the ServiceEntries that Load added, and may
-// have unchanged ServiceEntries. wait is the time after which Step must be called again even without changes. If wait
-// is 0, no such call is needed.
-func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration) {
+// Step assigns and releases addresses. The parameter party assigns new addresses at present. If it is self, hosts that
+// lack an address get new addresses. altered has the sorted names of the ServiceEntries for which the result of
+// Addresses or Kept has changed since the last Step. It also has the ServiceEntries that Load added, and may have
+// unchanged ServiceEntries. wait is the time after which Step must be called again even without changes. If wait is 0,
+// no such call is needed.
+func (b *book) Step(now time.Time, party giver) (altered []Name, wait time.Duration) {
 	for at, since := range b.leaving {
 		left := b.grace - now.Sub(since)
 		if left > 0 {
@@ -171,10 +171,10 @@ func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration
 		b.release(at)
 		b.retry()
 	}
-	if by != b.giver {
+	if party != b.giver {
 		b.retry()
 	}
-	b.giver = by
+	b.giver = party
 	for len(b.changed) > 0 {
 		ordered := slices.SortedFunc(maps.Keys(b.changed), func(x, y Name) int { return b.entries[x].older(b.entries[y]) })
 		clear(b.changed)
@@ -384,17 +384,17 @@ func (b *book) Kept(name Name) Hosts {
 	return out
 }
 
-// Problems returns one problem for each ServiceEntry that lacks an address, sorted by name. The parameter most is the
-// maximum number of these problems. If there are more ServiceEntries, one additional problem states the number of the
-// others. The result is nil if there are no problems, and while no new addresses are assigned.
-func (b *book) Problems(most int) (all []Problem) {
+// Problems returns one problem for each ServiceEntry that lacks an address, sorted by name. It returns at most limit
+// such problems. If there are more ServiceEntries, one additional problem states the number of the others. The result
+// is nil if there are no problems, and while no new addresses are assigned.
+func (b *book) Problems(limit int) (all []Problem) {
 	for _, name := range slices.SortedFunc(maps.Keys(b.short), Name.compare) {
 		if text := b.entries[name].problem; text != "" {
 			all = append(all, Problem{name, text})
 		}
 	}
-	if more := len(all) - most; more > 0 {
-		all = append(all[:most], Problem{Message: fmt.Sprintf("%d more ServiceEntries lack automatic addresses", more)})
+	if more := len(all) - limit; more > 0 {
+		all = append(all[:limit], Problem{Message: fmt.Sprintf("%d more ServiceEntries lack automatic addresses", more)})
 	}
 	return all
 }

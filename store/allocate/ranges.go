@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// restate replaces the stated addresses of a ServiceEntry, which are the addresses in its spec. The book does not
-// assign a stated address to a host. A present host that already has the address keeps it. The book ignores addresses
-// outside its ranges. It uses at most MostOfNamespace stated addresses of each namespace, and ignores the others. If a
-// spec states an address of a removed host, the next Step releases all addresses of that host, without waiting for
-// grace.
+// restate replaces the stated addresses of a ServiceEntry, which are the addresses in its spec. The book (the table of
+// assigned addresses) does not assign a stated address to a host. A present host that already has the address keeps it.
+// The book ignores addresses outside its ranges. It uses at most MostOfNamespace stated addresses of each namespace,
+// and ignores the others. If a spec states an address of a removed host, the next Step releases all addresses of that
+// host, without waiting for grace.
 func (b *book) restate(e *entry, is []netip.Addr) {
 	was, in := e.reserved, e.Namespace
 	e.reserved = nil
@@ -59,7 +59,7 @@ func (b *book) count(a netip.Addr, n int) {
 	}
 }
 
-// lacking returns the ranges whose address family none of the given addresses of a host has.
+// lacking returns the ranges of the address families that the given addresses of a host lack.
 func (b *book) lacking(have []netip.Addr) (ranges []netip.Prefix) {
 	for _, p := range b.ranges {
 		if !slices.ContainsFunc(have, func(a netip.Addr) bool { return a.Is4() == p.Addr().Is4() }) {
@@ -70,8 +70,8 @@ func (b *book) lacking(have []netip.Addr) (ranges []netip.Prefix) {
 }
 
 // choose returns one unused address of each given range. In each range, the search begins at a position that depends on
-// a hash of the host. Equal books yield equal addresses. If a range has no unused address, wrong has the reason, and
-// fresh is nil.
+// a hash of the host. Equal books yield equal addresses. If a range has no unused address, the result wrong has the
+// reason, and the result fresh is nil.
 func (b *book) choose(at slot, of []netip.Prefix) (fresh []netip.Addr, wrong string) {
 	sum := sha256.Sum256([]byte(at.name.Namespace + "/" + at.name.Name + "\x00" + at.host))
 	hash := binary.BigEndian.Uint64(sum[:])
@@ -86,8 +86,8 @@ func (b *book) choose(at slot, of []netip.Prefix) (fresh []netip.Addr, wrong str
 }
 
 // probe returns the first unused address of a range. The search begins at the position that depends on hash. probe
-// returns false if all addresses are used. used is the number of used addresses of the range. The first and the last
-// address of the range are never assigned.
+// returns false if all addresses are used. The argument used is the number of used addresses of the range. The first
+// and the last address of the range are never assigned.
 func (b *book) probe(p netip.Prefix, used int, hash uint64) (netip.Addr, bool) {
 	size := sizeOf(p)
 	if uint64(used) >= size {

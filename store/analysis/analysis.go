@@ -144,24 +144,24 @@ func (a *Analysis) setRoot(r model.Record, touched map[model.Key]bool) {
 	}
 }
 
-// index adds the record r to the index if the parameter there is true, and else removes r. It adds the readers of r's
+// index adds the record r to the index if the parameter added is true, and else removes r. It adds the readers of r's
 // facts to touched. It adds changes of counted facts to counts.
-func (a *Analysis) index(r model.Record, there bool, touched map[model.Key]bool, counts map[fact]int) {
+func (a *Analysis) index(r model.Record, added bool, touched map[model.Key]bool, counts map[fact]int) {
 	if r == nil {
 		return
 	}
 	for _, give := range givers[r.Meta().Key.Kind] {
 		for f := range give(r) {
 			if f.counted() {
-				counts[f] += map[bool]int{true: 1, false: -1}[there]
+				counts[f] += map[bool]int{true: 1, false: -1}[added]
 				continue
 			}
 			all := a.givenBy[f]
 			at, has := slices.BinarySearchFunc(all, r, func(a, b model.Record) int { return a.Meta().Older(b.Meta()) })
 			switch {
-			case there && !has:
+			case added && !has:
 				all = slices.Insert(all, at, r)
-			case !there && has:
+			case !added && has:
 				all = slices.Delete(all, at, at+1)
 			}
 			if a.givenBy[f] = all; len(all) == 0 {
@@ -195,8 +195,8 @@ func (a *Analysis) count(changes map[fact]int, touched map[model.Key]bool) {
 	}
 }
 
-// renew examines the records in touched again. next has the edited records in their new state, or nil for a removed
-// record.
+// renew examines the records in touched again. The argument next has the edited records in their new state, or nil for
+// a removed record.
 func (a *Analysis) renew(touched map[model.Key]bool, next map[model.Key]model.Record) {
 	for key := range touched {
 		old := a.units[key]
@@ -281,8 +281,8 @@ func (a *Analysis) Problems() []object.Problem {
 // it is cheaper to sort the whole list.
 const maxListed = 100
 
-// list replaces the findings of the previous examination of a record in the sorted list by the findings of the
-// present examination. old may be nil.
+// list replaces the findings of the previous examination of a record in the sorted list by the findings of the present
+// examination. The argument old may be nil.
 func (a *Analysis) list(old, now *unit) {
 	if old == nil {
 		old = &unit{}

@@ -44,8 +44,8 @@ func (x *examination) hasSubset(host, name string) (is, found bool) {
 	return is, found
 }
 
-// subsetOf returns the index of the named subset. has is false if there is no such subset. The subsets must be sorted
-// by name.
+// subsetOf returns the index of the named subset. The result has is false if there is no such subset. The subsets must
+// be sorted by name.
 func subsetOf(all []*networkingv1.Subset, name string) (at int, has bool) {
 	return slices.BinarySearchFunc(all, name, func(s *networkingv1.Subset, name string) int { return strings.Compare(s.GetName(), name) })
 }

@@ -9,14 +9,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// served contains the hosts of a Gateway's servers for one namespace. It finds a host without a comparison with each.
+// served contains the hosts of a Gateway's servers for one namespace. The method has finds a host without a comparison
+// with all of these hosts.
 type served struct {
 	names   map[string]bool
 	endings []string // the names backwards, sorted; nil before the first wildcard is looked up
 }
 
 // servedBy returns the hosts of servers to which VirtualServices of a namespace may bind
-// (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts). own is the Gateway's namespace.
+// (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts). The argument own is the Gateway's
+// namespace.
 func servedBy(servers []*networkingv1.Server, own, namespace string) *served {
 	s := &served{names: map[string]bool{}}
 	for _, server := range servers {

@@ -117,9 +117,9 @@ func direct(*http.Request) (*url.URL, error) { return nil, nil }
 // Address returns the API server's URL, without a slash at its end.
 func (c *Client) Address() string { return c.base }
 
-// Get returns the resource at a path, as the API server sent it. The caller owns the bytes. path begins with a slash,
-// and may have a query. If the API server returned an error, the error of Get is a *Status. Other errors mean that path
-// is invalid, or that the response is incomplete, missing, a redirect, or longer than limit bytes.
+// Get returns the resource at a path, as the API server sent it. The caller owns the bytes. The path begins with a
+// slash, and may have a query. If the API server returned an error, the error of Get is a *Status. Other errors mean
+// that path is invalid, or that the response is incomplete, missing, a redirect, or longer than limit bytes.
 func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error) {
 	answer, err := c.ask(ctx, path, plain)
 	if err != nil {
@@ -129,41 +129,41 @@ func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error
 	return bounded(answer.Body, limit)
 }
 
-// Do sends a request and decodes the response. path is as for Get. The request's body is the parameter named in,
-// encoded as JSON. If this parameter is nil, the request has no body. The response is decoded into the parameter out, a
-// pointer. If out is nil, the response is discarded. If the API server returned an error, the error of Do is a *Status.
-// Other errors mean that the request cannot be encoded, or that method or path is invalid. They may also mean that the
-// response is incomplete, missing, a redirect, longer than MaxAnswer bytes, or not decodable. After an error, a write
-// may still have taken effect.
-func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
-	return c.do(ctx, method, path, "application/json", in, out)
+// Do sends a request and decodes the response. The path has the form that Get requires. The request's body is input,
+// encoded as JSON. If input is nil, the request has no body. The response is decoded into output, a pointer. If output
+// is nil, the response is discarded. If the API server returned an error, the error of Do is a *Status. Other errors
+// mean that the request cannot be encoded, or that method or path is invalid. They may also mean that the response is
+// incomplete, missing, a redirect, longer than MaxAnswer bytes, or not decodable. After an error, a write may still
+// have taken effect.
+func (c *Client) Do(ctx context.Context, method, path string, input, output any) error {
+	return c.do(ctx, method, path, "application/json", input, output)
 }
 
-// Apply sends an object (the parameter named in) as a server-side apply request, and decodes the response like Do. The
-// caller adds the field manager to the query of path. Errors are those of Do.
-func (c *Client) Apply(ctx context.Context, path string, in, out any) error {
-	return c.do(ctx, http.MethodPatch, path, "application/apply-patch+yaml", in, out) // JSON is YAML
+// Apply sends the object input as a server-side apply request, and decodes the response into output like Do. The caller
+// adds the field manager to the query of path. Errors are those of Do.
+func (c *Client) Apply(ctx context.Context, path string, input, output any) error {
+	return c.do(ctx, http.MethodPatch, path, "application/apply-patch+yaml", input, output) // JSON is YAML
 }
 
-// do implements Do and Apply. The parameter named of is the media type of the request's body.
-func (c *Client) do(ctx context.Context, method, path, of string, in, out any) error {
+// do implements Do and Apply. The parameter mediaType is the media type of the request's body.
+func (c *Client) do(ctx context.Context, method, path, mediaType string, input, output any) error {
 	var body []byte
-	if in != nil {
+	if input != nil {
 		var err error
-		if body, err = json.Marshal(in); err != nil {
+		if body, err = json.Marshal(input); err != nil {
 			return err
 		}
 	}
-	answer, err := c.send(ctx, method, path, plain, of, body)
+	answer, err := c.send(ctx, method, path, plain, mediaType, body)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
 	text, err := bounded(answer.Body, MaxAnswer)
-	if err != nil || out == nil {
+	if err != nil || output == nil {
 		return err
 	}
-	if err := json.Unmarshal(text, out); err != nil {
+	if err := json.Unmarshal(text, output); err != nil {
 		return fmt.Errorf("the API server's answer is not the JSON that was asked for: %w", err)
 	}
 	return nil
@@ -173,14 +173,14 @@ func (c *Client) do(ctx context.Context, method, path, of string, in, out any) e
 // objects.
 const pageSize = 200
 
-// Each reads the list at a path page by page, and calls the function in the parameter each with the JSON of every
-// object, in the API server's order. The function may keep the JSON. path may have a query, but without the parameters
-// "limit" and "continue". If a page exceeds MaxAnswer, it is requested again with half as many objects.
+// Each reads the list at a path page by page, and calls the function visit with the JSON of every object, in the API
+// server's order. The function may keep the JSON. The path may have a query, but without the parameters "limit" and
+// "continue". If a page exceeds MaxAnswer, it is requested again with half as many objects.
 //
 // An error of the function ends the list, and is returned. Other errors are those of Do. Before an error, the function
 // may have been called for some objects. *Status with code 410 means that the list cannot be continued, because the API
 // server no longer has the list's revision.
-func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessage) error) error {
+func (c *Client) Each(ctx context.Context, path string, visit func(json.RawMessage) error) error {
 	first := "?"
 	if strings.Contains(path, "?") {
 		first = "&"
@@ -200,7 +200,7 @@ func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessag
 			return err
 		}
 		for _, object := range page.Items {
-			if err := each(object); err != nil {
+			if err := visit(object); err != nil {
 				return err
 			}
 		}
@@ -219,16 +219,16 @@ func (c *Client) ask(ctx context.Context, path, form string) (*http.Response, er
 }
 
 // send sends a request, and returns the response if its status code is 2xx. The caller must close the response's body.
-// The parameter form lists the accepted media types of the response. The parameter named of is the media type of the
+// The parameter form lists the accepted media types of the response. The parameter mediaType is the media type of the
 // request's body. For other status codes except redirects, the error is a *Status.
-func (c *Client) send(ctx context.Context, method, path, form, of string, body []byte) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, path, form, mediaType string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", form)
 	if body != nil {
-		request.Header.Set("Content-Type", of)
+		request.Header.Set("Content-Type", mediaType)
 	}
 	answer, err := c.http.Do(request)
 	if err != nil {

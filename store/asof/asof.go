@@ -2,7 +2,8 @@
 // all changes of Pods, ServiceAccounts and Namespaces up to that time, if the leader may read these objects. The
 // published time stays valid after a change of leader, and while the API server does not answer.
 //
-// Owns: the key sources/read in etcd, which the leader writes, and this process's copy of its value. Reads: store/kv.
+// Owns: the key sources/read in etcd, which the leader writes, and this process's copy of its value.
+// Reads: store/kv.
 // Never: publishes a time before the records of that time are written.
 package asof
 

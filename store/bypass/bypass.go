@@ -1,8 +1,9 @@
 // Package bypass finds containers whose traffic is not redirected to the proxy of their Pod, because they run as the
 // proxy's user or group. The redirection exempts traffic of this user and group, in all containers of the Pod.
 //
-// Owns: the rule by which these containers are found. Reads: the given fields of a Pod's spec. Never: reads anything
-// from the cluster.
+// Owns: the rule by which these containers are found.
+// Reads: the given fields of a Pod's spec.
+// Never: reads anything from the cluster.
 package bypass
 
 import (

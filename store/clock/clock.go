@@ -3,7 +3,8 @@
 // etcd, and reads the times of the other processes. The other processes (peers) and the API server also answer requests
 // for their time. Code that signs certificates, ends rotations or prunes expired data calls Off or Sure first.
 //
-// Owns: the keys clocks/processes/<process> (with a lease) and clocks/recorded in etcd. Reads: all keys below clocks/.
+// Owns: the keys clocks/processes/<process> (with a lease) and clocks/recorded in etcd.
+// Reads: all keys below clocks/.
 // Never: corrects a clock; trusts one process more than another.
 package clock
 
@@ -31,7 +32,7 @@ const (
 	recorded = folder + "recorded"   // key of a time that has certainly passed
 	own      = folder + "processes/" // prefix of the keys of processes
 	every    = 30 * time.Second      // pause between two writes of this process's time
-	lease    = 60 * time.Second      // lease of this process's time; after a crash, the time in etcd counts for so long
+	lease    = 60 * time.Second      // lease of this process's time, and the time for which it counts after a crash
 )
 
 // ErrNotCompared means that the Clock has not read the other clocks from etcd since New.

@@ -3,7 +3,9 @@
 //
 // Fatal errors of Go, such as concurrent writes to a map or lack of memory, still end the process.
 //
-// Owns: the set of places whose panics were logged. Reads: store/obs. Never: describes the fault to a client.
+// Owns: the set of places whose panics were logged.
+// Reads: store/obs.
+// Never: describes the fault to a client.
 package crash
 
 import (

@@ -1,8 +1,9 @@
 // Package credential parses and checks the TLS content of Secrets and ConfigMaps: certificates, private keys, CAs and
 // revocation lists. It also checks the conditions under which Envoy accepts the content.
 //
-// Owns: nothing. Reads: only its arguments, which anybody may have written. Never: reads a clock; puts a part of a
-// private key into a message.
+// Owns: nothing.
+// Reads: only its arguments, which anybody may have written.
+// Never: reads a clock; puts a part of a private key into a message.
 package credential
 
 import (

@@ -1,6 +1,6 @@
-// Package cut replaces values that look like credentials, in protobuf messages, JSON and texts. A value is cut because
-// of the name of its key (password, token, authorization ...). It is also cut because of its form (a private key in
-// PEM, a token, a password in a URL). All functions are safe for concurrent use.
+// Package cut replaces values that look like credentials, in protobuf messages, JSON and texts. A value is cut if the
+// name of its key is that of a credential (password, token, authorization ...). It is also cut if it has the form of a
+// credential (a private key in PEM, a token, a password in a URL). All functions are safe for concurrent use.
 //
 // Owns: the list of names (words.go) and the table of forms (forms.go).
 // Reads: its argument only.
@@ -120,7 +120,7 @@ func JSON(raw []byte) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// value cuts a JSON value in place and returns it; key is the name of its field.
+// value cuts a JSON value in place and returns it. The parameter key is the name of the value's field.
 func value(key string, v any) any {
 	switch v := v.(type) {
 	case string:
@@ -170,13 +170,13 @@ func isNamed(v map[string]any) bool {
 	return false
 }
 
-// Message cuts the credentials of a message in place, and reports whether it found any. m must not be nil.
+// Message cuts the credentials of a message in place, and reports whether it found any. The message must not be nil.
 func Message(m proto.Message) bool { return message(m.ProtoReflect(), 0) }
 
 // maxDepth bounds the nesting of messages. Deeper messages are cleared.
 const maxDepth = 100
 
-// message is Message for a message that is nested in depth other messages.
+// message does the work of Message. The parameter depth is the number of messages around m.
 func message(m protoreflect.Message, depth int) (found bool) {
 	if depth > maxDepth {
 		proto.Reset(m.Interface())
@@ -215,7 +215,7 @@ func replace(m protoreflect.Message, f protoreflect.FieldDescriptor) {
 
 // Field reports whether the values of a field of the message m are credentials. It returns true for the names of some
 // fields (such as password), for Envoy's annotation "sensitive", and if m pairs the field with the name of a
-// credential. m must be valid.
+// credential. The message m must be valid.
 func Field(m protoreflect.Message, f protoreflect.FieldDescriptor) bool {
 	return sensitive(f) || valueFields[string(f.Name())] && pairs(m)
 }

@@ -54,11 +54,11 @@ func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return nil
 }
 
-// Open opens a file for reading; the caller closes it. It fails if the file has more than `most` bytes, is not a
-// regular file (such as a pipe, a device or a folder), or if the file system fails. The error wraps fs.ErrNotExist if
-// there is no file. Errors name the path. A symbolic link is an error too, because Replace never creates a link, and a
-// link could lead to a file of another owner. Open does not block.
-func Open(path string, most int64) (*os.File, error) {
+// Open opens a file for reading; the caller closes it. It fails if the size of the file exceeds the limit in bytes, if
+// the path is not a regular file (such as a pipe, a device or a folder), or if the file system fails. The error wraps
+// fs.ErrNotExist if there is no file. Errors name the path. A symbolic link is an error too, because Replace never
+// creates a link, and a link could lead to a file of another owner. Open does not block.
+func Open(path string, limit int64) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, syscall.ELOOP) {
 		return nil, fmt.Errorf("%s is a symbolic link, and links are not followed", path)
@@ -71,8 +71,8 @@ func Open(path string, most int64) (*os.File, error) {
 	case err != nil:
 	case !info.Mode().IsRegular():
 		err = fmt.Errorf("%s is no regular file (%v)", path, info.Mode().Type())
-	case info.Size() > most:
-		err = fmt.Errorf("%s has %d bytes, at most %d are read", path, info.Size(), most)
+	case info.Size() > limit:
+		err = fmt.Errorf("%s has %d bytes, at most %d are read", path, info.Size(), limit)
 	}
 	if err != nil {
 		_ = file.Close()
@@ -81,16 +81,16 @@ func Open(path string, most int64) (*os.File, error) {
 	return file, nil
 }
 
-// Read returns the content of a file with a size of up to `most` bytes. If the file grows while it is read, only the
-// first `most` bytes are returned. Errors are those of Open and of reading. After an error of reading, the result
-// contains the bytes that were read before.
-func Read(path string, most int64) ([]byte, error) {
-	file, err := Open(path, most)
+// Read returns the content of a file whose size in bytes does not exceed the limit. If the file grows while it is read,
+// only the bytes up to the limit are returned. Errors are those of Open and of reading. After an error of reading, the
+// result contains the bytes that were read before.
+func Read(path string, limit int64) ([]byte, error) {
+	file, err := Open(path, limit)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, most))
+	return io.ReadAll(io.LimitReader(file, limit))
 }
 
 // Made returns the creation time of an open file in UTC, according to its file system (statx(2), stx_btime). Writing
@@ -114,7 +114,7 @@ func Free(path string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
-// Link atomically makes path a symbolic link to target. target may be missing. An existing file or link at path is
+// Link atomically makes path a symbolic link to target. The target need not exist. An existing file or link at path is
 // replaced; an existing folder is an error. Link first creates the link path+".next" and renames it, and then syncs the
 // folder. A killed process or an error may leave path+".next", which the next call replaces. Errors are those of the
 // file system.
@@ -139,9 +139,9 @@ func Link(target, path string) error {
 // sync syncs a file, or the names in a folder, to disk (fsync(2)). Tests replace it to observe the calls.
 var sync = (*os.File).Sync
 
-// put writes a temporary file in the same folder, syncs it, and calls the function name to rename or link the file to
-// path.
-func put(path string, mode os.FileMode, write func(io.Writer) error, name func(from, to string) error) error {
+// put writes a temporary file in the same folder, and syncs it. It then calls the function install, which renames or
+// links the file to path.
+func put(path string, mode os.FileMode, write func(io.Writer) error, install func(from, to string) error) error {
 	dir := filepath.Dir(path)
 	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // 0600
 	if err != nil {
@@ -151,7 +151,7 @@ func put(path string, mode os.FileMode, write func(io.Writer) error, name func(f
 	if err := errors.Join(write(temp), temp.Chmod(mode), sync(temp), temp.Close()); err != nil {
 		return err
 	}
-	if err := name(temp.Name(), path); err != nil {
+	if err := install(temp.Name(), path); err != nil {
 		return err
 	}
 	return syncFolder(dir)

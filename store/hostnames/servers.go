@@ -55,13 +55,13 @@ type family struct {
 	err       error         // no server answered, all servers failed, or the name does not exist
 }
 
-// Resolve queries the IPv4 and the IPv6 addresses of an absolute name. The argument before has the addresses of the
+// Resolve queries the IPv4 and the IPv6 addresses of an absolute name. The argument previous has the addresses of the
 // previous Answer. If the query of a family fails, or the name does not exist, the result has the previous addresses of
-// that family. If no address results, the result has all previous addresses. At most 16 addresses are returned.
-// Answer.Wrong is set if a query fails, if the name does not exist, if no address results, or if there are more than
-// 16. Answer.Again is the shorter TTL of both responses, between 30 s and 1 h. It is 30 s after a failure or without
-// addresses. Resolve blocks until both queries have ended, or ctx ends. The end of ctx counts as a failure.
-func (s Servers) Resolve(ctx context.Context, name string, before []string) Answer {
+// that family. If this gives no address at all, the result has all previous addresses. At most 16 addresses are
+// returned. Answer.Wrong is set if a query fails, if the name does not exist, if there is no address, or if there are
+// more than 16. Answer.Again is the shorter TTL of both responses, between 30 s and 1 h. It is 30 s after a failure or
+// without addresses. Resolve blocks until both queries have ended, or ctx ends. The end of ctx counts as a failure.
+func (s Servers) Resolve(ctx context.Context, name string, previous []string) Answer {
 	types := [2]uint16{dns.TypeA, dns.TypeAAAA}
 	var families [2]family
 	var asking sync.WaitGroup
@@ -75,7 +75,7 @@ func (s Servers) Resolve(ctx context.Context, name string, before []string) Answ
 		if f.err != nil {
 			f.ttl = leastTTL
 			wrong = append(wrong, fmt.Sprintf("%s: %s", dns.TypeToString[types[i]], problem.Cause(f.err)))
-			for _, address := range before {
+			for _, address := range previous {
 				if ip, err := netip.ParseAddr(address); err == nil && ip.Is4() == (types[i] == dns.TypeA) {
 					f.addresses = append(f.addresses, address)
 				}
@@ -87,7 +87,7 @@ func (s Servers) Resolve(ctx context.Context, name string, before []string) Answ
 	slices.Sort(a.Addresses)
 	a.Addresses = slices.Compact(a.Addresses)
 	if a.Wrong = strings.Join(wrong, "; "); len(a.Addresses) == 0 {
-		a.Addresses, a.Again, a.Wrong = before, leastTTL, cmp.Or(a.Wrong, "it has no address")
+		a.Addresses, a.Again, a.Wrong = previous, leastTTL, cmp.Or(a.Wrong, "it has no address")
 	}
 	if len(a.Addresses) > most {
 		a.Addresses, a.Wrong = a.Addresses[:most], fmt.Sprintf("it has %d addresses, of which the first %d are used", len(a.Addresses), most)

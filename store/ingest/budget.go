@@ -28,14 +28,14 @@ type budgets struct {
 	secrets []object.ID // Secrets that were offered since the last applyBudgets
 }
 
-// newBudgets returns budgets without objects. The function applies returns the applied records of an object, and the
+// newBudgets returns budgets without objects. The function recordsOf returns the applied records of an object, and the
 // size of their private key. The function apply is called with each admitted object.
-func newBudgets(b Budget, applies func(object.ID) ([]model.Record, int), apply func(object.ID)) *budgets {
+func newBudgets(b Budget, recordsOf func(object.ID) ([]model.Record, int), apply func(object.ID)) *budgets {
 	l, most := newLedger(b), b.limits()
 	out := &budgets{ledger: l, weights: newWeights(weight.Weight{Exported: most[inExported], Own: most[inOwn]}, l.reweigh)}
 	l.weigh = func(id object.ID, c *charge) { *c = c.weighing(out.weights.again(id)) }
 	l.weighApplied = func(id object.ID) charge {
-		records, private := applies(id)
+		records, private := recordsOf(id)
 		return charge{inObjects: objectsOf(id)}.weighing(out.weights.standing(id, records, private))
 	}
 	l.apply = apply

@@ -104,8 +104,9 @@ func (w *inventory) lapse(n *node, r *normal.Result) {
 	r.Problems = append(slices.Clone(r.Problems), one)
 }
 
-// validUntil reports whether a certificate of an object is in use and has not expired. until is the end of the
-// certificate's validity. It is zero if the object has adopted a stored certificate whose end of validity is unknown.
+// validUntil reports whether a certificate of an object is in use and has not expired. The first result is the end of
+// the certificate's validity. It is zero if the object has adopted a stored certificate whose end of validity is
+// unknown.
 func (w *inventory) validUntil(n *node) (until time.Time, valid bool) {
 	for _, r := range n.Entry.records {
 		if s, is := r.(*model.Secret); is {
@@ -118,8 +119,8 @@ func (w *inventory) validUntil(n *node) (until time.Time, valid bool) {
 }
 
 // keepValid marks an object as spoiled (unusable) if its certificate has expired and the stored one is valid. The
-// stored certificate then stays in use. The result kept lists these objects. reportKept normalises them once they have
-// adopted the stored records.
+// stored certificate then stays in use. keepValid returns the marked objects. The method reportKept normalises them
+// once they have adopted the stored records.
 func (s *State) keepValid(e Loaded) (kept []object.ID) {
 	w := s.inventory
 	w.credentials.kept = map[object.ID]time.Time{}

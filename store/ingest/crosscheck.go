@@ -16,9 +16,11 @@ type crossCheck struct {
 	records  map[model.Key]model.Record // the wanted records
 	locate   func(object.ID) string     // the location of an object
 	settings analysis.Settings
-	analysis *analysis.Analysis         // nil: the next check examines everything
-	edited   map[model.Key]model.Record // the versions in analysis of records that may differ by now; nil: no record
-	due      bool                       // records changed since the last check
+	analysis *analysis.Analysis // nil: the next check examines everything
+	// edited has the records that may have changed, in the version that analysis knows. A nil record is unknown to
+	// analysis.
+	edited map[model.Key]model.Record
+	due    bool // records changed since the last check
 }
 
 // note stores the present versions of records before they are replaced in c.records.

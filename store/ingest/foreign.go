@@ -48,8 +48,8 @@ func (Recall) effect()  {}
 func (Recalled) event() {}
 
 // others repairs stored records after changes by other writers. Wanted records are written again, and the earlier
-// values of other records are restored. apply and recalled receive changes. takeRestores returns values for the next
-// batch. State owns it.
+// values of other records are restored. The methods apply and recalled receive changes. The method takeRestores returns
+// values for the next batch. State owns it.
 type others struct {
 	wanted  *wanted
 	stored  *stored
@@ -61,8 +61,8 @@ type others struct {
 func (o *others) forget() { clear(o.restore) }
 
 // apply processes changed values. Wanted records are scheduled to be written again, and unwanted ones to be deleted.
-// The result recall has the paths of records whose earlier values are needed. altered reports that the whole store must
-// be compared.
+// The first result has the paths of records whose earlier values are needed. The second result reports that the whole
+// store must be compared.
 func (o *others) apply(values []kv.Value) (recall []string, altered bool) {
 	again := map[model.Key]bool{}
 	for _, v := range values {
@@ -146,11 +146,11 @@ func (l *Loop) startFollowing(ctx context.Context, e Loaded, results chan<- Even
 	return stop
 }
 
-// follow reports the changes that other writers make after the position from. It ends when ctx ends, or when it has
-// reported Altered.
-func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, results chan<- Event) {
+// follow reports the changes that other writers make after a position. It ends when ctx ends, or when it has reported
+// Altered.
+func (l *Loop) follow(ctx context.Context, position kv.Position, epoch kv.Epoch, results chan<- Event) {
 	for ctx.Err() == nil {
-		err := l.followOnce(ctx, &from, epoch, results)
+		err := l.followOnce(ctx, &position, epoch, results)
 		if ctx.Err() != nil {
 			return
 		}

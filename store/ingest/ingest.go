@@ -38,11 +38,11 @@ type Config struct {
 	Sealer Sealer       // encrypts private keys; nil: Secrets with a private key are not written
 	Log    *slog.Logger // nil: nothing is logged
 	// Committed is called with every written batch and the revision of its head; nil: not called. The head is the
-	// record that each batch writes. If nothing had to be written, the revision is that of the stored head. event is
-	// the time of the oldest event in the batch. If no event caused the batch, as in a full comparison, event is the
-	// time when the batch was made. began is the beginning of the commit. The batch still contains records that were
-	// too large to be written. Committed is called on any goroutine. It must not block (store/watchdog reports slow
-	// calls) and must not change the batch.
+	// record that each batch writes. If nothing had to be written, the revision is that of the stored head. The
+	// argument event is the time of the oldest event in the batch. If no event caused the batch, as in a full
+	// comparison, it is the time when the batch was made. The argument began is the beginning of the commit. The batch
+	// still contains records that were too large to be written. Committed is called on any goroutine. It must not block
+	// (store/watchdog reports slow calls) and must not change the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
 	// Referred is called with the references of records to Secrets and ConfigMaps (Options.SecretUses), sorted by
 	// target. It is called by Run when they have changed, after a delay of up to checkAfter; nil: not called. It must
@@ -85,9 +85,9 @@ type Loop struct {
 	asking          sync.Mutex                    // guards asked; held until the loop has answered
 	asked           *everyProblem
 
-	// Problems between objects, as found by the last check. Field analysed has the problems that store/analysis found.
-	// Field misused has the problems of objects that name faulty Secrets and ConfigMaps. Field between has both. Run
-	// owns the fields.
+	// Problems between objects, as found by the last check. The field analysed has the problems that store/analysis
+	// found. The field misused has the problems of objects that name faulty Secrets and ConfigMaps. The field between
+	// has the problems of both fields. Run owns all three fields.
 	analysed, misused, between []object.Problem
 	// crossChecks counts changes of the field between. listing contains the inputs from which the field problems was
 	// made. Run owns both fields.
@@ -149,9 +149,9 @@ func (l *Loop) Emit(events []object.Event) {
 	l.box.Put(input{emits: Emits{{Objects: slices.Clone(events), At: time.Now()}}})
 }
 
-// Gained notifies Run that a term of this process begins under an epoch. held lists the removals that the previous
-// leader held back. Gained does not block. A later call of Gained or Lost replaces a call that Run has not processed
-// yet.
+// Gained notifies Run that a term of this process begins under an epoch. The parameter held lists the removals that the
+// previous leader held back. Gained does not block. A later call of Gained or Lost replaces a call that Run has not
+// processed yet.
 func (l *Loop) Gained(epoch kv.Epoch, held ...removal.Hold) {
 	l.box.Put(input{term: Gained{epoch, held}})
 }

@@ -10,8 +10,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Levelled is an event that sets the level of the stored records: the newest level that every replica can read. Records
-// of kinds above the level (model.LevelOf) are deleted from the store, and all others are stored.
+// Levelled is an event that sets the level (format number) of the stored records. It is the newest level that every
+// replica can read. Records of kinds above the level (model.LevelOf) are deleted from the store, and all others are
+// stored.
 type Levelled struct {
 	Level uint32
 	// Below reports that this build reads only levels below the stored level. Stored records of unknown kinds are then

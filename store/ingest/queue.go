@@ -11,7 +11,7 @@ import (
 
 // queue contains the keys of records that wait to be written or deleted, in groups. One change makes one group, which
 // is written in one batch. Groups wait in one queue for each namespace. The queues are served in turn, so a long queue
-// does not delay the others. writes owns it.
+// does not delay the others. The type writes owns the queue.
 type queue struct {
 	of         map[model.Key]*group       // waiting groups, by each of their keys
 	namespaces map[string]*namespaceQueue // by namespace
@@ -86,11 +86,10 @@ func (q *queue) set(g *group, key model.Key, waits bool) {
 	g.keys[key], q.of[key] = waits, g
 }
 
-// count updates the numbers of keys to be written. It adds the key if the parameter more is true, and else subtracts
-// it.
-func (q *queue) count(g *group, key model.Key, more bool) {
+// count updates the numbers of keys to be written. It adds the key if adds is true, and else subtracts it.
+func (q *queue) count(g *group, key model.Key, adds bool) {
 	n := 1
-	if !more {
+	if !adds {
 		n = -1
 	}
 	g.waits += n
@@ -200,13 +199,13 @@ func (l *namespaceQueue) first() *group {
 }
 
 // take removes groups for one batch, and calls the function add with each. It serves the queues in turn, each in its
-// order, until the batch is full. The parameter most is the capacity of the batch in keys, and add returns the
+// order, until the batch is full. The parameter capacity is the capacity of the batch in keys, and add returns the
 // remaining capacity. If a group does not fit, groups of other queues pass it, and its queue is served first in the
 // next batch. The first group of a batch may then exceed the capacity. If any group waits, take calls add at least
 // once, even if the capacity is below 1. So a caller that repeats take empties the queue.
-func (q *queue) take(most int, add func(*group) (room int)) {
-	most = max(most, 1)
-	room := most
+func (q *queue) take(capacity int, add func(*group) (room int)) {
+	capacity = max(capacity, 1)
+	room := capacity
 	var passed []*namespaceQueue
 	serve := func(l *namespaceQueue, g *group) int {
 		q.remove(g)
@@ -221,14 +220,14 @@ func (q *queue) take(most int, add func(*group) (room int)) {
 		switch {
 		case g == nil:
 			delete(q.namespaces, l.namespace)
-		case g.waits > room && (room < most || !l.passed):
+		case g.waits > room && (room < capacity || !l.passed):
 			l.passed = true
 			passed = append(passed, l)
 		default:
 			room = serve(l, g)
 		}
 	}
-	if room == most && len(passed) > 0 {
+	if room == capacity && len(passed) > 0 {
 		serve(passed[0], passed[0].first())
 		passed = passed[1:]
 	}

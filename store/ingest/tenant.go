@@ -10,10 +10,10 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Budget bounds the configuration of each tenant; a field of 0 is no bound. A tenant is a namespace, or all namespaces
-// whose Namespace objects have the same value of TenantLabel. Pods, EndpointSlices, ServiceAccounts, and objects
-// of the system namespace and the root namespace do not count. Secrets count only by weight (Exported, Own). Security
-// policies count, but are never refused.
+// Budget bounds the configuration of each tenant. A field of 0 sets no bound. A tenant is a namespace, or all
+// namespaces whose Namespace objects have the same value of TenantLabel. Pods, EndpointSlices, ServiceAccounts, and
+// objects of the system namespace and the root namespace do not count. Secrets count only by weight (Exported, Own).
+// Security policies count, but are never refused.
 type Budget struct {
 	Objects int // objects with records
 	Bytes   int // bytes of encoded records
@@ -23,7 +23,7 @@ type Budget struct {
 	Exported, Own int
 }
 
-// The bounded resources. inExported and inOwn are in KiB.
+// These are the bounded resources. Amounts of inExported and inOwn are in KiB.
 const (
 	inObjects = iota
 	inBytes
@@ -117,15 +117,16 @@ type account struct {
 }
 
 // ledger decides which versions of objects the budgets of the tenants permit. An applied version is never removed. A
-// newer version that grows beyond the limit is refused, and decided again whenever an object of its tenant changes. The
-// ledger does not read records.
+// newer version that grows beyond the limit is refused. The ledger decides about this version again whenever an object
+// of its tenant changes. The ledger does not read records.
 type ledger struct {
 	budget   Budget
-	labels   map[string]string             // value of TenantLabel, by namespace
-	accounts map[string]*account           // by tenant, without empty accounts
-	changed  map[string]bool               // tenants whose waiting versions the next call of admit decides about
-	version  uint64                        // number of changes
-	weigh    func(id object.ID, c *charge) // computes the charge of a stale version, after the versions before it are decided
+	labels   map[string]string   // value of TenantLabel, by namespace
+	accounts map[string]*account // by tenant, without empty accounts
+	changed  map[string]bool     // tenants whose waiting versions the next call of admit decides about
+	version  uint64              // number of changes
+	// The function weigh computes the charge of a stale version, after earlier versions are decided about.
+	weigh func(id object.ID, c *charge)
 	// computes the present charge of an applied version, before its newer version is refused; nil: not used
 	weighApplied func(id object.ID) charge
 	apply        func(id object.ID) // called for each object as soon as it is admitted; nil: not used
@@ -142,7 +143,7 @@ func (l *ledger) tenant(namespace string) string {
 	return isolation.TenantOf(namespace, l.labels[namespace])
 }
 
-// touch marks a tenant as changed, and returns its account, after creating it if it is missing.
+// touch marks a tenant as changed, and returns its account. It creates a missing account.
 func (l *ledger) touch(tenant string) *account {
 	l.changed[tenant] = true
 	l.version++
@@ -154,8 +155,8 @@ func (l *ledger) touch(tenant string) *account {
 	return a
 }
 
-// label sets the value of TenantLabel of a namespace; an empty value removes it. The namespace moves to another tenant
-// with all its demands, even beyond the budget of that tenant.
+// label sets the value of TenantLabel of a namespace. An empty value removes the label. The namespace moves to another
+// tenant with all its demands, even beyond the budget of that tenant.
 func (l *ledger) label(namespace, value string) {
 	if l.labels[namespace] == value {
 		return
@@ -182,13 +183,13 @@ func (a *account) add(c *demand) {
 	a.used = a.used.plus(c.applied)
 }
 
-// wait inserts a demand into the waiting ones, in order.
+// wait inserts a demand into a.waiting, in the order of the function older.
 func (a *account) wait(c *demand) {
 	i, _ := slices.BinarySearchFunc(a.waiting, c, older)
 	a.waiting = slices.Insert(a.waiting, i, c)
 }
 
-// settled removes a demand from the waiting ones, if it waits.
+// settled removes a demand from a.waiting, if it is there.
 func (a *account) settled(c *demand) {
 	if i, waits := slices.BinarySearchFunc(a.waiting, c, older); waits {
 		a.waiting = slices.Delete(a.waiting, i, i+1)
@@ -231,7 +232,7 @@ func (l *ledger) reweigh(id object.ID) {
 	}
 }
 
-// addApplied replaces the demand of an object by one whose version applies regardless of the budget.
+// addApplied replaces the demand of an object. The version of the new demand applies regardless of the budget.
 func (l *ledger) addApplied(id object.ID, created int64, exempt bool, size charge) {
 	l.drop(id)
 	l.touch(l.tenant(id.Namespace)).add(&demand{id: id, created: created, exempt: exempt, applied: size})
@@ -289,8 +290,8 @@ func (l *ledger) admit() (admitted []object.ID) {
 	return admitted
 }
 
-// fits reports whether the budget permits the waiting version of a demand; if not, the result lacks is the first
-// resource whose limit would be exceeded.
+// fits reports whether the budget permits the waiting version of a demand. If not, the result lacks is the first
+// resource whose limit the version would exceed.
 func (l *ledger) fits(a *account, c *demand) (fits bool, lacks int) {
 	next, limits := a.used.minus(c.applied).plus(*c.wanted), l.budget.limits()
 	for i, limit := range limits {
@@ -301,8 +302,8 @@ func (l *ledger) fits(a *account, c *demand) (fits bool, lacks int) {
 	return true, 0
 }
 
-// fitsAtPresent reports whether the budget permits the waiting version, given the present charge of the applied one.
-// That charge is computed only before a refusal, since it is expensive.
+// fitsAtPresent reports whether the budget permits the waiting version, given the present charge of the applied
+// version. That charge is computed only before a refusal, because the computation is expensive.
 func (l *ledger) fitsAtPresent(a *account, c *demand) bool {
 	fits, _ := l.fits(a, c)
 	if fits || l.weighApplied == nil || c.applied == (charge{}) || c.present != (charge{}) {
@@ -367,7 +368,7 @@ func (l *ledger) above(percent int) (all []usage) {
 	return all
 }
 
-// warning returns the text for a tenant that has reached warnAt. Amounts are in percent, except objects, so the text
+// warning returns the text for a tenant that has reached warnAt. All amounts except objects are in percent, so the text
 // changes rarely.
 func (l *ledger) warning(u usage) string {
 	text := fmt.Sprintf("tenant %q is near the limit of its budget, where new and growing objects are refused:", u.tenant)

@@ -16,7 +16,7 @@ import (
 
 // writes turns differences between wanted and stored records into batches. collect and enqueue receive changed keys.
 // makeBatch returns the next batch, and applyWritten updates the field stored with its outcome. At most one batch is in
-// progress. State owns it.
+// progress. The type State owns the writes.
 type writes struct {
 	wanted   *wanted
 	stored   *stored
@@ -39,7 +39,7 @@ func newWrites(w *wanted, s *stored, from *sources) *writes {
 		withheld: map[model.Key]bool{}, refused: map[model.Key]int{}, again: map[model.Key]bool{}}
 }
 
-// begin prepares the comparison with a load.
+// begin prepares the comparison with the records that were loaded from the store (Loaded).
 func (w *writes) begin(e Loaded, allowEmpty bool) {
 	w.complete = !e.Complete || allowEmpty // the first head of a store waits for a record, unless an empty mesh is allowed
 	w.place.Chain, w.place.Term = e.Place.Chain, e.Place.Term
@@ -71,7 +71,7 @@ func (w *writes) collect(changed map[model.Key]bool, since time.Time, readable b
 	w.enqueue(changed, since)
 }
 
-// enqueue enqueues keys that changed together, if any of them differs. It sets the values of the map.
+// enqueue enqueues keys that changed together, if any of them differs. It stores in the map whether each key differs.
 func (w *writes) enqueue(changed map[model.Key]bool, since time.Time) {
 	for key := range changed {
 		changed[key] = w.differs(key)
@@ -108,8 +108,8 @@ func (w *writes) differs(key model.Key) bool {
 	return (want != nil) != is || want != nil && want.Meta().Hash != hash
 }
 
-// standing reports whether a record stays stored although no object yields it: the object is unreadable, its removal is
-// held, or the newest version is too large or not sealed yet.
+// standing reports whether a record stays stored although no object yields it. This is so if the object is unreadable,
+// its removal is held, or its newest version is too large or not sealed yet.
 func (w *writes) standing(key model.Key) bool {
 	_, stored := w.stored.hashes[key]
 	if _, flying := w.flying[key]; !stored || flying {
@@ -121,8 +121,8 @@ func (w *writes) standing(key model.Key) bool {
 // idle reports whether no key and no head waits to be written.
 func (w *writes) idle() bool { return w.queue.empty() && !w.complete }
 
-// fill is the maximum number of records of a batch with more than one group. Such a batch usually is one transaction of
-// etcd, and changes that arrive meanwhile wait only for this transaction.
+// fill is the maximum number of records of a batch with more than one group (keys that changed together). A batch
+// within this limit usually is one transaction of etcd. Changes that arrive meanwhile wait only for this transaction.
 const fill = kv.MaxTxnOps - 1
 
 // makeBatch returns the next batch. The batch has waiting keys, Secrets that were encrypted again (parameter again),

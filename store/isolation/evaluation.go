@@ -26,13 +26,13 @@ func (r *Rules) evaluate(of *model.Head, mesh Mesh) *evaluation {
 	return j
 }
 
-// exported reports whether proxies of other tenants see the record. The parameter to is the record's normalised
-// exportTo. For records in namespaces of Operators the result is false.
-func (j *evaluation) exported(to []string) bool {
+// exported reports whether proxies of other tenants see the record. The parameter exportTo is the normalised field of
+// the record. For records in namespaces of Operators the result is false.
+func (j *evaluation) exported(exportTo []string) bool {
 	if slices.Contains(j.Operators, j.of.Key.Namespace) {
 		return false
 	}
-	return slices.ContainsFunc(to, func(namespace string) bool {
+	return slices.ContainsFunc(exportTo, func(namespace string) bool {
 		return namespace != "~" && (namespace == "*" || !j.own(namespace))
 	})
 }
@@ -46,7 +46,7 @@ func (j *evaluation) own(namespace string) bool {
 	return of == j.tenant
 }
 
-// report adds a breach and returns true, unless there are maxBreaches already.
+// report adds a breach and returns true. If there are maxBreaches already, it adds nothing and returns false.
 func (j *evaluation) report(field, format string, args ...any) (added bool) {
 	if len(j.breaches) == maxBreaches {
 		return false

@@ -20,8 +20,8 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// Bounds of one fetch, including discovery and redirects. Key sets of large issuers have about 12 KiB. Most of that are
-// certificates, which are dropped.
+// Bounds of one fetch, including discovery and redirects. Key sets of large issuers have about 12 KiB. Most of these
+// bytes are certificates, which are dropped.
 const (
 	defaultTimeout = 5 * time.Second // Istio's default, for rules without a timeout
 	mostTimeout    = 30 * time.Second

@@ -3,8 +3,9 @@
 // the ingester, which converts objects to records. The last good keys stay in use while a server fails or sends
 // something else.
 //
-// Owns: the folder fetched/ in etcd, and the emitted objects with key sets (normal.KeysID). Reads: the list of key sets
-// that the ingester needs. Never: fetches other URLs; runs while configuration is planned or pushed; creates a key.
+// Owns: the folder fetched/ in etcd, and the emitted objects with key sets (normal.KeysID).
+// Reads: the list of key sets that the ingester needs.
+// Never: fetches other URLs; runs while configuration is planned or pushed; creates a key.
 package jwks
 
 import (
@@ -31,10 +32,12 @@ import (
 
 // Bounds. Servers of one namespace that never answer do not delay the fetches of other namespaces.
 const (
-	MostOfNamespace     = 64   // key sources of one namespace that are fetched
-	mostSources         = 4096 // key sources of all namespaces
-	parallel            = 16   // concurrent fetches
-	parallelOfNamespace = 2    // concurrent fetches for one namespace; a failed one counts until its answer (term.ask)
+	MostOfNamespace = 64   // key sources of one namespace that are fetched
+	mostSources     = 4096 // key sources of all namespaces
+	parallel        = 16   // concurrent fetches
+	// parallelOfNamespace bounds the concurrent fetches for one namespace. A failed fetch counts until its answer is
+	// sent (term.ask).
+	parallelOfNamespace = 2
 )
 
 // Pauses after a failed fetch. The pause doubles from firstRetry to lastRetry while fetches fail, but is at most
@@ -196,7 +199,7 @@ func (t *term) await(ctx context.Context, wait time.Duration) bool {
 }
 
 // inTurn orders objects by their position within their namespace: the first of each namespace, the second of each, and
-// so on. rank maps each object to its position, from 0.
+// so on. The result rank maps each object to its position, from 0.
 func inTurn(ids []object.ID) (ordered []object.ID, rank map[object.ID]int) {
 	rank, count := map[object.ID]int{}, map[string]int{}
 	for _, id := range ids {
@@ -254,8 +257,8 @@ func (t *term) needed() {
 }
 
 // fetchDue starts the fetches that are due, and returns the time until the next one is due, at most an hour. A fetch
-// counts for the namespace with the fewest fetches among those that need the source. So a namespace cannot delay the
-// source of another one by naming it, too.
+// counts for the namespace with the fewest fetches among those that need the source. So a namespace cannot delay
+// another namespace's source by naming the same source.
 func (t *term) fetchDue(ctx context.Context, asking *sync.WaitGroup, now time.Time) (wait time.Duration) {
 	wait = time.Hour
 	inOrder := slices.SortedFunc(maps.Keys(t.sources), func(a, b normal.KeySource) int {
@@ -286,10 +289,10 @@ func (t *term) fetchDue(ctx context.Context, asking *sync.WaitGroup, now time.Ti
 	return wait
 }
 
-// ask fetches a key set and answers. A failure is answered at the end of the rule's time. Otherwise a refused
-// connection would fail sooner than a silent address, and the author of a RequestAuthentication would learn which ports
-// are closed, also from the time of the namespace's next fetch. Fetches of other namespaces may begin as soon as this
-// one has ended.
+// ask fetches a key set, and sends the result to t.answers. It sends a failure only at the end of the rule's timeout.
+// Otherwise a refused connection would fail sooner than a silent address, and the author of a RequestAuthentication
+// would learn which ports are closed, also from the time of the namespace's next fetch. Fetches of other namespaces may
+// begin as soon as this one has ended.
 func (t *term) ask(ctx context.Context, where normal.KeySource, namespace string) {
 	end := time.Now().Add(limitOf(where.Timeout))
 	keys, err := t.Fetch(ctx, where)

@@ -45,7 +45,7 @@ func (s *Store) blobKey(path string) (string, error) {
 }
 
 // Blobs lists a folder in order of paths, at one revision, and returns that revision. The list of an empty folder is
-// nil. folder must end with a slash and be of an allowed family (blobFamilies, fleetFamilies). The read is
+// nil. The folder must end with a slash and be of an allowed family (blobFamilies, fleetFamilies). The read is
 // linearizable. If since is above 0, blobs that were last written at this revision or before are left out. Errors: the
 // folder is not of an allowed family, ErrCompacted if etcd compacts the revision between two pages, ErrForbidden, or
 // etcd does not answer.
@@ -148,7 +148,7 @@ func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
 }
 
 // DropBlobs deletes the blobs in the range of paths [from, to), and returns their number. Errors: a path is outside
-// blobFamilies, or etcd's.
+// blobFamilies, or an error of etcd.
 func (s *Store) DropBlobs(ctx context.Context, from, to string) (int64, error) {
 	first, err := s.blobKey(from)
 	if err != nil {

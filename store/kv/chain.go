@@ -36,10 +36,10 @@ func (p Place) Before(other Place) bool {
 // sameTerm reports whether both places are of one term of one chain, or both are unknown.
 func (p Place) sameTerm(other Place) bool { return p.Chain == other.Chain && p.Term == other.Term }
 
-// Next returns the place with which a new term begins, with Seq 0. p is the stored place, and seen is the newest
-// place that this process has read. The new term is above p's term, and above seen's term if both are in one chain.
-// The new chain is the chain of p, or else of seen, or else a random one. If the term would reach maxTerm, a new
-// chain begins.
+// Next returns the place with which a new term begins, with Seq 0. The receiver p is the stored place, and the argument
+// seen is the newest place that this process has read. The new term is above p's term, and above seen's term if both
+// are in one chain. The new chain is the chain of p, or else of seen, or else a random one. If the term would reach
+// maxTerm, a new chain begins.
 //
 // The term is at least the milliseconds since 1970, so that even a leader that does not know of lost heads exceeds
 // their terms. Within a store that was never restored, the order of terms needs no clock.
@@ -101,11 +101,11 @@ func placeOf(v *model.PlaceValue) Place {
 // ErrRolledBack means that the store's newest head is earlier in its chain than a head that was read before.
 var ErrRolledBack = errors.New("the store's newest state is older than the one that was read")
 
-// CheckHead returns an error if a store with this stat is older than the state that was read before. The parameters at
-// and place are the newest position and place of that state. If both heads are in one chain, their places alone decide.
+// CheckHead returns an error if a store with this stat is older than the state that was read before. The parameters
+// position and place are the newest ones of that state. If both heads are in one chain, their places alone decide.
 // Otherwise, and for heads of older builds, the store must be the same cluster at the same or a later revision. If
-// at.Cluster is 0, any cluster is accepted. Errors: ErrRolledBack, ErrRegressed, ErrClusterChanged.
-func CheckHead(at Position, place Place, stat Stat) error {
+// position.Cluster is 0, any cluster is accepted. Errors: ErrRolledBack, ErrRegressed, ErrClusterChanged.
+func CheckHead(position Position, place Place, stat Stat) error {
 	head := stat.Head.Place
 	switch {
 	case head.Before(place):
@@ -113,5 +113,5 @@ func CheckHead(at Position, place Place, stat Stat) error {
 	case head.Known() && head.Chain == place.Chain:
 		return nil
 	}
-	return at.Check(stat)
+	return position.Check(stat)
 }

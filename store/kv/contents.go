@@ -20,7 +20,7 @@ const contentsAlgorithm = 1
 // Contents counts and digests a set of records, kind by kind. It hashes the stored bytes and never encodes a record
 // again, so every build computes equal Contents for the same store. A kind is the first part of the path, even where
 // this build does not know the kind. The zero Contents means that nothing is known. Heads (head.go) of older builds
-// have it.
+// have the zero Contents.
 type Contents struct {
 	algorithm uint32 // 0: not stated; above contentsAlgorithm: of a newer build, or malformed
 	kinds     map[string]KindContents
@@ -60,8 +60,9 @@ func (c Contents) Clone() Contents {
 	return c
 }
 
-// Replace updates c for a record whose stored bytes changed from the hash old to the hash now. c must be Known. path is
-// below records/. The zero Hash stands for an absent record. Copies of c that were not made by Clone change too.
+// Replace updates c for a record whose stored bytes changed from the hash old to the hash now. The receiver must be
+// Known. The path is below records/. The zero Hash stands for an absent record. Copies of c that were not made by Clone
+// change too.
 func (c Contents) Replace(path string, old, now model.Hash) {
 	if old == now {
 		return
@@ -100,8 +101,8 @@ func digest(path string, value model.Hash) (high, low uint64) {
 // zero.
 func (c Contents) Kind(name string) KindContents { return c.kinds[name] }
 
-// CopyKind replaces the Contents of one kind by those that the other Contents have for this kind. c must be Known.
-// Like Replace it changes c and its plain copies.
+// CopyKind replaces the Contents of one kind by those that the other Contents have for this kind. The receiver must be
+// Known. Like Replace, CopyKind changes c and its plain copies.
 func (c Contents) CopyKind(name string, other Contents) {
 	if kind, is := other.kinds[name]; is {
 		c.kinds[name] = kind

@@ -48,7 +48,7 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("not written, at most %d bytes fit in etcd: %s", MaxRecordBytes, strings.Join(each, "; "))
 }
 
-// translate wraps ErrCompacted, ErrForbidden or ErrFull around the error of etcd that it stands for. Other errors are
+// translate wraps ErrCompacted, ErrForbidden or ErrFull around the corresponding error of etcd. Other errors are
 // returned unchanged.
 func translate(err error) error {
 	if errors.Is(err, rpctypes.ErrCompacted) {

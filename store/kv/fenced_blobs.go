@@ -12,14 +12,14 @@ type FencedBlobs struct {
 	done   []func()
 }
 
-// FencedBlobs returns an empty collection. The parameter most is the maximum number of blobs in one transaction, at
+// FencedBlobs returns an empty collection. The parameter limit is the maximum number of blobs in one transaction, at
 // least 1. The bytes of these blobs must fit in a transaction.
-func (s *Store) FencedBlobs(epoch Epoch, most int) *FencedBlobs {
-	return &FencedBlobs{store: s, epoch: epoch, most: most}
+func (s *Store) FencedBlobs(epoch Epoch, limit int) *FencedBlobs {
+	return &FencedBlobs{store: s, epoch: epoch, most: limit}
 }
 
 // Set collects the write of a blob, or its deletion if raw is empty. The transaction is sent by the call that collects
-// the maximum number of blobs, or by Flush. Once the blob is stored, done is called, by the goroutine of that call. The
+// the maximum number of blobs, or by Flush. Once the blob is stored, that call also calls the function done. The
 // function done must not be nil, and raw must not change before done is called. A path must not be set twice in one
 // transaction. Errors are those of ChangeFenced. They may concern any blob whose done was not called. After an error of
 // Set, the next Set first writes the collected blobs. If that fails again, it does not collect its own blob.
@@ -40,8 +40,8 @@ func (b *FencedBlobs) Set(ctx context.Context, path string, raw []byte, done fun
 	return b.Flush(ctx)
 }
 
-// Flush writes all blobs that are not stored yet, and calls their done. Without such blobs it does nothing. Errors are
-// those of ChangeFenced. The blobs then stay collected.
+// Flush writes all blobs that are not stored yet, and calls their done functions. Without such blobs it does nothing.
+// Errors are those of ChangeFenced. After an error the blobs stay collected.
 func (b *FencedBlobs) Flush(ctx context.Context) error {
 	if len(b.done) == 0 {
 		return nil

@@ -19,10 +19,10 @@ type Folder struct {
 	Revision int64  // etcd's revision in the response with the list, or with the last change
 }
 
-// Follow returns a channel of states of a folder: the present state, and one after each change. folder must be one of
-// fleetFamilies, or "leader/". In "leader/" the oldest key is that of the leader. For any other folder Follow returns
-// an error. A slow reader receives only the newest state. While etcd does not answer, no state arrives. Afterwards the
-// folder is listed again. The channel is closed when ctx ends.
+// Follow returns a channel of states of a folder: the present state, and one after each change. The folder must be one
+// of fleetFamilies, or "leader/". In "leader/" the oldest key is that of the leader. For any other folder Follow
+// returns an error. A slow reader receives only the newest state. While etcd does not answer, no state arrives.
+// Afterwards the folder is listed again. The channel is closed when ctx ends.
 func (s *Store) Follow(ctx context.Context, folder string) (<-chan Folder, error) {
 	from := s.prefix + folder
 	if folder != leaderPath+"/" {

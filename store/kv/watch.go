@@ -84,7 +84,7 @@ func (p Position) check(cluster uint64, revision int64) error {
 }
 
 // Check returns an error if a store with the given Stat cannot be the store that was read up to the position p. The
-// error matches ErrClusterChanged or ErrRegressed. A p with Cluster 0 fits every cluster.
+// error matches ErrClusterChanged or ErrRegressed. A position with Cluster 0 fits every cluster.
 func (p Position) Check(stat Stat) error { return p.check(stat.Cluster, stat.Revision) }
 
 // updates converts a response of the watch. If the response proves that nothing else happened up to a later revision,

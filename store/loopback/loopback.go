@@ -41,7 +41,7 @@ type failer interface {
 	Fatal(args ...any)
 }
 
-// For is Address for a test. It ends the test on an error.
+// For returns the result of Address for a test. It ends the test on an error.
 func For(t failer) string {
 	t.Helper()
 	address, err := Address()
@@ -81,7 +81,7 @@ func Net() (string, error) {
 	return "", fmt.Errorf("loopback: %w", err)
 }
 
-// NetFor is Net for a test. It ends the test on an error.
+// NetFor returns the result of Net for a test. It ends the test on an error.
 func NetFor(t failer) string {
 	t.Helper()
 	prefix, err := Net()

@@ -40,8 +40,8 @@ const (
 )
 
 // Full returns the reason to refuse one more machine of a service account, for a message that begins with the account.
-// It returns "" if the machine is admitted. ofAccount is the present number of the account's machines, and ofCredential
-// the number of its machines with the same credential.
+// It returns "" if the machine is admitted. The parameter ofAccount is the present number of the account's machines.
+// The parameter ofCredential is the number of those with the same credential.
 func Full(ofAccount, ofCredential int) string {
 	switch {
 	case ofAccount >= MostOfAccount:
@@ -109,11 +109,10 @@ func (h Holder) Is(o Holder) bool {
 // Meet reports whether two network names may mean the same network. An empty name may stand for any network.
 func Meet(a, b string) bool { return a == b || a == "" || b == "" }
 
-// Held returns the text that refuses a machine whose WorkloadEntry another identity holds. The parameter by is that
-// identity.
-func Held(name Name, by Holder) string {
+// Held returns the text that refuses a machine whose WorkloadEntry belongs to another identity, the holder.
+func Held(name Name, holder Holder) string {
 	return fmt.Sprintf("WorkloadEntry %s belongs to a machine of service account %q that is connected with another credential",
-		name, by.Account)
+		name, holder.Account)
 }
 
 // Encode returns the form of the report in etcd. An error means that the report exceeds MaxReport, or that its Spec

@@ -54,9 +54,9 @@ func NewRegistry(grace time.Duration) *Registry {
 }
 
 // Step returns the target states of all known entries, given the reports of all replicas and the existing entries. It
-// keeps pointers into reports, which must not change afterwards. An entry that is Gone stays in the result until the
-// entry no longer exists. problems names the machines that are left out. wait is the time after which the result
-// changes even if reports and entries stay the same; 0: never.
+// keeps pointers into reports, which must not change afterwards. An entry that is Gone stays in the first result until
+// the entry no longer exists. The second result names the machines that are left out. The third result is the time
+// after which the first result changes even if reports and entries stay the same; 0: never.
 func (r *Registry) Step(now time.Time, reports []Machine, there []WorkloadEntry) (all map[Name]Wanted, problems []Problem,
 	wait time.Duration) {
 	for _, e := range there {
@@ -123,10 +123,10 @@ func withoutTaken(machines map[Name]*Machine) (lost map[Name]bool, problems []Pr
 	return lost, problems
 }
 
-// latest returns one report for each entry. If several identities claim the entry, the known holder of the entry
-// precedes if it is connected, and otherwise the function first decides. Among the reports of one identity, latest
-// prefers connected machines, and among these the newest connection. While a machine moves between replicas, both
-// report it until the older connection ends. A connected machine whose identity is not that of the entry's holder
+// latest returns one report for each entry. If several identities claim the entry, the known holder of the entry takes
+// precedence if it is connected. If it is not connected, the function first decides. Among the reports of one identity,
+// latest prefers connected machines, and among these the newest connection. While a machine moves between replicas,
+// both report it until the older connection ends. A connected machine whose identity is not that of the entry's holder
 // becomes a problem. Replicas refuse such machines too, as far as they know (push/machines).
 func (r *Registry) latest(reports []Machine) (map[Name]*Machine, []Problem) {
 	out, held := map[Name]*Machine{}, map[Name]Holder{}
@@ -155,7 +155,8 @@ func (r *Registry) latest(reports []Machine) (map[Name]*Machine, []Problem) {
 }
 
 // first reports whether the report a is preferred to the report b. The reports are from different machines, and neither
-// machine is the known holder of the entry. A connected machine is preferred, and otherwise the older connection.
+// machine is the known holder of the entry. A connected machine is preferred to a disconnected one. If both or neither
+// are connected, the older connection is preferred.
 func first(a, b *Machine) bool {
 	if a.Disconnected.IsZero() != b.Disconnected.IsZero() {
 		return a.Disconnected.IsZero()

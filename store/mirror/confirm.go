@@ -97,8 +97,8 @@ func (m *Mirror) ConfirmNow(ctx context.Context) error {
 	return m.reach(ctx, revision)
 }
 
-// confirmed returns the newest complete revision by a confirming read; 0 if no revision is complete yet. The result
-// none is the error: etcd does not answer, etcd was replaced by another store (errOther), or ctx has ended.
+// confirmed returns the newest complete revision by a confirming read, or 0 if no revision is complete yet. Errors:
+// etcd does not answer, etcd was replaced by another store (errOther), or ctx has ended.
 func (m *Mirror) confirmed(ctx context.Context) (revision int64, none error) {
 	j := m.join()
 	select {
@@ -126,7 +126,7 @@ func (m *Mirror) reach(ctx context.Context, revision int64) error {
 	return nil
 }
 
-// until waits for a snapshot for which the predicate enough is true. The error is the context's.
+// until waits for a snapshot for which the function enough returns true. The error is the context's.
 func (m *Mirror) until(ctx context.Context, enough func(*Snapshot) bool) error {
 	for {
 		m.mu.Lock()

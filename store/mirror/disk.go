@@ -71,9 +71,8 @@ func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
 	return encodeSnapshot(w, head, s, func(r model.Record) (model.Record, error) { return r, nil })
 }
 
-// encodeSnapshot does the same as writeSnapshot, but passes each record to a function (the parameter of) and writes the
-// result.
-func encodeSnapshot(w io.Writer, head diskHead, s *Snapshot, of func(model.Record) (model.Record, error)) error {
+// encodeSnapshot does the same as writeSnapshot, but passes each record to the function convert and writes the result.
+func encodeSnapshot(w io.Writer, head diskHead, s *Snapshot, convert func(model.Record) (model.Record, error)) error {
 	sum := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20)
 	head.Records, head.Unknown = 0, s.unknown
@@ -91,7 +90,7 @@ func encodeSnapshot(w io.Writer, head diskHead, s *Snapshot, of func(model.Recor
 	out.Write(append(line, '\n'))
 	for _, kind := range model.Kinds() {
 		for r := range s.All(kind) {
-			written, err := of(r)
+			written, err := convert(r)
 			if err != nil {
 				return fmt.Errorf("%v: %w", r.Meta().Key, err)
 			}
@@ -230,8 +229,8 @@ func (s *summed) part() ([]byte, error) {
 }
 
 // restore publishes the snapshot on disk if nothing was published yet, and reports whether it did. It tries the file
-// only once. The parameter why is the message to log. It states why etcd is not used.
-func (f *follower) restore(now time.Time, why string) bool {
+// only once. The parameter cause is the message to log, which states why etcd is not used.
+func (f *follower) restore(now time.Time, cause string) bool {
 	disk := f.cfg.Disk
 	if disk == nil || f.fold.published || f.restored {
 		return false
@@ -253,7 +252,7 @@ func (f *follower) restore(now time.Time, why string) bool {
 		f.fold.unknown[u.Path] = u
 	}
 	f.seen = kv.Position{Cluster: head.Cluster, Revision: head.Revision}
-	f.cfg.Logger.Warn(why, "path", disk.Path,
+	f.cfg.Logger.Warn(cause, "path", disk.Path,
 		"revision", head.Revision, "records", head.Records, "age", now.Sub(head.Saved).Round(time.Second))
 	f.publish(Diff(Empty(), snapshot))
 	f.setStatus(func(s *Status) {

@@ -29,8 +29,8 @@ func (p Problem) String() string {
 	return fmt.Sprintf("records/%s: %v (no version decodes: the record is missing)", p.Path, p.Err)
 }
 
-// fold is the state of the loop with its rules, without clock or socket. Its input is values from etcd, and its output
-// is changes. The loop owns it.
+// fold is the state of the mirror's loop, which follows the store. A fold uses no clock and no socket. Its input is
+// values from etcd, and its output is changes. The loop owns it.
 type fold struct {
 	base      *Snapshot           // the complete state, with the last good versions
 	published bool                // base was published
@@ -43,7 +43,7 @@ type fold struct {
 
 	stored    kv.Contents // sums of all values that were read, updated with each change
 	held      []Held      // kinds of the last complete state that contradict its head
-	unchecked string      // reason for which held could not be computed; empty: it was
+	unchecked string      // reason for which held could not be computed; empty: held was computed
 }
 
 func newFold() *fold {
@@ -101,7 +101,7 @@ func (f *fold) follows(u kv.Update) error {
 }
 
 // apply stages the values of one revision. If the head of the update is complete, apply returns the result of the
-// method complete, otherwise false.
+// method complete. In all other cases it returns false.
 func (f *fold) apply(u kv.Update) (Change, bool) {
 	for _, v := range u.Values {
 		v = v.Hashed()
@@ -118,7 +118,7 @@ func (f *fold) apply(u kv.Update) (Change, bool) {
 	return f.complete(f.head.Revision, f.head.Time, f.head.Place, f.head.Contents)
 }
 
-// hash returns the hash of the last value at a path; the zero Hash if there is no value.
+// hash returns the hash of the last value at a path, or the zero Hash if there is no value.
 func (f *fold) hash(path string) model.Hash {
 	if v, is := f.staged[path]; is {
 		return v.Hash()

@@ -11,13 +11,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Snapshot contains the records at one complete revision. A stored record that does not decode, or whose kind
-// contradicts the head, has its last good version or is absent. A Snapshot is immutable, shares structure with its
-// predecessor, and may be read by any number of goroutines. A record with unchanged content keeps its pointer from
-// snapshot to snapshot. So does an unchanged Endpoint inside an Endpoints record.
+// Snapshot contains the records at one complete revision. The head is the leader's summary of all records. A stored
+// record that does not decode, or whose kind contradicts the head, has its last good version or is absent. A Snapshot
+// is immutable, shares structure with its predecessor, and may be read by any number of goroutines. A record with
+// unchanged content keeps its pointer from snapshot to snapshot. So does an unchanged Endpoint inside an Endpoints
+// record.
 type Snapshot struct {
 	revision int64
-	place    kv.Place                   // of the snapshot's head, or of the newest earlier head that states one
+	place    kv.Place                   // see the method Place
 	records  *iradix.Tree[model.Record] // by treeKey
 	byHost   *iradix.Tree[model.Record] // by hostKey
 	counts   [model.NumKinds]int
@@ -67,8 +68,9 @@ func Empty() *Snapshot {
 // Revision returns the store's revision at which this snapshot is complete.
 func (s *Snapshot) Revision() int64 { return s.revision }
 
-// Place returns the place, in the leaders' chain, of the snapshot's head or of the newest earlier head that states one.
-// It is not Known if no head has stated a place.
+// Place returns the position of the snapshot's head in the chain of heads that leaders have written. If the head states
+// no position, the result is that of the newest earlier head that states one. The result is not Known if no head has
+// stated a position.
 func (s *Snapshot) Place() kv.Place { return s.place }
 
 // Len returns the number of records of one kind.
@@ -77,7 +79,7 @@ func (s *Snapshot) Len(kind model.Kind) int { return s.counts[kind] }
 // Unknown lists the records of kinds that this build does not know, by path. Callers must not change the list.
 func (s *Snapshot) Unknown() []model.Unknown { return s.unknown }
 
-// Covered returns the first record, by path, of an unknown kind that forbids to serve the proxies of a namespace
+// Covered returns the first record, by path, of an unknown kind that forbids serving the proxies of a namespace
 // (model.Closing). It returns false if there is no such record.
 func (s *Snapshot) Covered(namespace string) (model.Unknown, bool) {
 	if len(s.unknown) == 0 {
@@ -134,9 +136,9 @@ func (s *Snapshot) Mesh() *model.Mesh {
 	return model.DefaultMesh()
 }
 
-// Apply returns the change to the snapshot at a later revision. It first removes the records of deletes, and then adds
-// or replaces those of puts. Puts with unchanged content and deletes of absent records cause no edits. The new snapshot
-// owns the puts and does not change them. The receiver stays unchanged.
+// Apply returns the change to the snapshot at a later revision. It first removes the records whose keys are in deletes,
+// and then adds or replaces the records in puts. Puts with unchanged content and deletes of absent records cause no
+// edits. The new snapshot owns the puts and does not change them. The receiver stays unchanged.
 func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Key) Change {
 	next := *s
 	next.revision = revision

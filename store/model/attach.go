@@ -27,21 +27,21 @@ func TargetGateways(targets []*typev1.PolicyTargetReference) (names []string) {
 	return names
 }
 
-// OfGateways reports whether a proxy belongs to one of the named Gateways, by its label GatewayName. The parameter
-// named of is the key of the object that names the Gateways. The Gateways, and so the proxy, must be in the namespace
-// of that object. The parameters namespace and labels are those of the proxy.
-func OfGateways(names []string, of Key, namespace string, labels map[string]string) bool {
-	return namespace == of.Namespace && slices.Contains(names, labels[GatewayName])
+// OfGateways reports whether a proxy belongs to one of the named Gateways, by its label GatewayName. The parameter key
+// is the key of the object that names the Gateways. The Gateways, and so the proxy, must be in the namespace of that
+// object. The parameters namespace and labels are those of the proxy.
+func OfGateways(names []string, key Key, namespace string, labels map[string]string) bool {
+	return namespace == key.Namespace && slices.Contains(names, labels[GatewayName])
 }
 
-// Attaches reports whether an object applies to a proxy. The parameter named of is the object's key. The parameters
+// Attaches reports whether an object applies to a proxy. The parameter key is the object's key. The parameters
 // namespace and labels are those of the proxy. An object with targets applies only to proxies of the Gateways among the
 // targets, and its selector is ignored. Without targets the selector decides (Matches). The caller must then check that
 // the object reaches the namespace of the proxy.
-func Attaches(of Key, targets []*typev1.PolicyTargetReference, selector map[string]string, namespace string,
+func Attaches(key Key, targets []*typev1.PolicyTargetReference, selector map[string]string, namespace string,
 	labels map[string]string) bool {
 	if len(targets) > 0 {
-		return OfGateways(TargetGateways(targets), of, namespace, labels)
+		return OfGateways(TargetGateways(targets), key, namespace, labels)
 	}
 	return Matches(selector, labels)
 }

@@ -98,10 +98,10 @@ UPSTREAM_REMOTE_PORT UPSTREAM_REQUEST_ATTEMPT_COUNT UPSTREAM_TLS_CIPHER UPSTREAM
 UPSTREAM_TRANSPORT_FAILURE_REASON UPSTREAM_WIRE_BYTES_RECEIVED UPSTREAM_WIRE_BYTES_SENT VIRTUAL_CLUSTER_NAME
 `
 
-// CheckFormat returns an error for a text that Envoy may refuse as a format string; nil: Envoy 1.37 and later accept
-// it. Errors: a percent sign is not written %% and does not begin a command, the command is not one of Envoy 1.37 or is
-// COALESCE, or its arguments are invalid. Because of one refused text, Envoy would refuse a whole listener or route
-// configuration.
+// CheckFormat returns an error for a text that Envoy may refuse as a format string. It returns nil if Envoy 1.37 and
+// later accept the text. Errors: a percent sign is not written %% and does not begin a command, the command is not one
+// of Envoy 1.37 or is COALESCE, or its arguments are invalid. Because of one refused text, Envoy would refuse a whole
+// listener or route configuration.
 func CheckFormat(text string) error { return checkFormat(text, inSpan) }
 
 // CheckLogFormat does the same as CheckFormat for an access log. It permits REQ_WITHOUT_QUERY, an extension that only

@@ -43,10 +43,10 @@ func Covers(wildcard, host string) bool {
 }
 
 // ServerHost parses a host of a Gateway's server, [NAMESPACE/]HOST. Only VirtualServices of the resulting namespace may
-// bind to the host. If the namespace is empty, those of all namespaces may. The parameter own is the namespace of the
-// Gateway, which "." stands for. Both results are in lower case, except own
+// bind to the host. If the namespace is empty, those of all namespaces may. "." stands for the namespace of the
+// Gateway, the parameter gatewayNamespace. Both results are in lower case, except gatewayNamespace
 // (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts). The text is not validated.
-func ServerHost(text, own string) (namespace, name string) {
+func ServerHost(text, gatewayNamespace string) (namespace, name string) {
 	namespace, name, stated := strings.Cut(strings.ToLower(text), "/")
 	switch {
 	case !stated:
@@ -54,7 +54,7 @@ func ServerHost(text, own string) (namespace, name string) {
 	case namespace == "*":
 		return "", name
 	case namespace == ".":
-		return own, name
+		return gatewayNamespace, name
 	}
 	return namespace, name
 }

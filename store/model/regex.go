@@ -31,8 +31,9 @@ func CheckRegex(pattern string) error {
 	return nil
 }
 
-// unknownClass returns the first name of a character class that RE2 does not know; empty: it knows all. The pattern
-// must be valid in Go. RE2 knows scripts, and categories of one or two letters, as Unicode writes them.
+// unknownClass returns the first name of a character class that RE2 does not know. The result is empty if RE2 knows all
+// classes. The pattern must be valid in Go. RE2 knows scripts, and categories of one or two letters, as Unicode writes
+// them.
 func unknownClass(pattern string) string {
 	for {
 		_, rest, found := strings.Cut(pattern, `\`)

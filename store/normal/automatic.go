@@ -31,8 +31,8 @@ func AutomaticID(namespace, name string) object.ID {
 		Name: name}
 }
 
-// AutomaticAtID returns an ID for the lookup of the owner of an automatic address, for the Refs (list of lookups) of an
-// object. No object has this ID. The address must not be an IPv4-mapped IPv6 address.
+// AutomaticAtID returns an ID for the lookup of the owner of an automatic address. Callers put it into the Refs (list
+// of lookups) of an object. No object has this ID. The address must not be an IPv4-mapped IPv6 address.
 func AutomaticAtID(address netip.Addr) object.ID {
 	return object.ID{Origin: origin.New("", origin.Addresses), Group: object.OwnGroup, Kind: "AutomaticAddress", Name: address.String()}
 }

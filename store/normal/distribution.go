@@ -20,7 +20,7 @@ var distributions = map[string]model.Distribution{
 }
 
 // distribution returns the preference of a Service or ServiceEntry. It comes from the first of these that states one:
-// the parameter field, the annotation of the object, the annotation of its Namespace in the same source and cluster.
+// the parameter field, the annotation of the object, or the annotation of its Namespace in the same source and cluster.
 func distribution(r *report, field string, obj *object.Object, ctx Lookup) model.Distribution {
 	if d, known := distributions[strings.ToLower(field)]; known {
 		return d

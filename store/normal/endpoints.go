@@ -35,7 +35,7 @@ func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	spec := &model.EndpointsSpec{Hosts: []string{n.fqdn(service, obj.ID.Namespace)}}
 	for i, p := range slice.Ports {
 		if p.Port == nil {
-			continue // a nil port means all ports, so it names no port to connect to
+			continue // a nil port stands for all ports, so there is no number to connect to
 		}
 		r.port(fmt.Sprintf("ports[%d].port", i), uint32(*p.Port))
 		spec.Ports = append(spec.Ports, &model.EndpointPort{Name: deref(p.Name), Number: uint32(*p.Port)})
@@ -85,12 +85,12 @@ func (r *report) split(obj *object.Object, name string, spec *model.EndpointsSpe
 // Pod, endpoints looks up a Pod by the address of the entry, in the namespace of the slice, as istiod does. So the
 // endpoints of a manually written slice have identity and mTLS, too. The readiness of a Pod that was found by its
 // address does not count.
-func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv1.Endpoint, ctx Lookup) []*model.Endpoint {
-	base := &model.Endpoint{Namespace: of.Namespace, Cluster: n.clusterOf(of), Hostname: deref(e.Hostname), Node: deref(e.NodeName)}
+func (n *Normalizer) endpoints(r *report, at string, owner object.ID, e *discoveryv1.Endpoint, ctx Lookup) []*model.Endpoint {
+	base := &model.Endpoint{Namespace: owner.Namespace, Cluster: n.clusterOf(owner), Hostname: deref(e.Hostname), Node: deref(e.NodeName)}
 	var pod *Pod
 	named := e.TargetRef != nil && e.TargetRef.Kind == "Pod"
 	if named {
-		id := of.SameOrigin(object.ID{Kind: "Pod", Namespace: cmp.Or(e.TargetRef.Namespace, of.Namespace), Name: e.TargetRef.Name})
+		id := owner.SameOrigin(object.ID{Kind: "Pod", Namespace: cmp.Or(e.TargetRef.Namespace, owner.Namespace), Name: e.TargetRef.Name})
 		r.ref(id)
 		if pod = ctx.Pod(id); pod == nil {
 			r.warnf(problem.NotFound, at+".targetRef", "%v does not exist: the endpoint has no labels and no identity, so subsets do not "+
@@ -99,7 +99,7 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 	}
 	base.Health = health(e.Conditions, pod)
 	if named {
-		join(r, base, pod, of, ctx)
+		join(r, base, pod, owner, ctx)
 	}
 	var out []*model.Endpoint
 	for i, address := range e.Addresses {
@@ -113,21 +113,21 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 			one.Labels = base.Labels
 		}
 		if !named {
-			id := PodAtID(of, address)
+			id := PodAtID(owner, address)
 			r.ref(id)
 			pod = ctx.PodAt(id)
-			join(r, one, pod, of, ctx)
+			join(r, one, pod, owner, ctx)
 		}
 		one.Address = address
-		one.Network = n.network(r, of, pod, address, ctx)
+		one.Network = n.network(r, owner, pod, address, ctx)
 		out = append(out, one)
 	}
 	return out
 }
 
-// join copies the properties of a Pod (nil: unknown) and of its Node into an endpoint. Parameter of: ID of the object
-// that contains the endpoint.
-func join(r *report, e *model.Endpoint, pod *Pod, of object.ID, ctx Lookup) {
+// join copies the properties of a Pod and of its Node into an endpoint. If pod is nil, the Pod is unknown. The
+// parameter owner is the ID of the object that contains the endpoint.
+func join(r *report, e *model.Endpoint, pod *Pod, owner object.ID, ctx Lookup) {
 	if pod != nil {
 		e.Labels, e.ServiceAccount, e.Workload = pod.Labels, pod.ServiceAccount, pod.Workload
 		e.Node = cmp.Or(pod.Node, e.Node)
@@ -135,7 +135,7 @@ func join(r *report, e *model.Endpoint, pod *Pod, of object.ID, ctx Lookup) {
 		e.Locality = model.StatedLocality(pod.Labels)
 	}
 	if e.Locality == "" && e.Node != "" {
-		id := of.SameOrigin(object.ID{Kind: "Node", Name: e.Node})
+		id := owner.SameOrigin(object.ID{Kind: "Node", Name: e.Node})
 		r.ref(id)
 		if node := ctx.Node(id); node != nil {
 			e.Locality = node.Locality

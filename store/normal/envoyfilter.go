@@ -33,7 +33,7 @@ func envoyFilterRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) 
 	return r.record(model.KindEnvoyFilter, obj, obj.ID.Name, filter)
 }
 
-// checkPatch validates one patch without its value.
+// checkPatch validates one patch except its value.
 func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) {
 	if _, known := networkingv1.EnvoyFilter_ApplyTo_name[int32(p.ApplyTo)]; !known || p.ApplyTo == networkingv1.EnvoyFilter_INVALID {
 		r.requiredf(at+".applyTo", "must be stated")

@@ -107,9 +107,9 @@ func checkServerCertificates(r *report, at string, tls *networkingv1.ServerTLSSe
 	}
 }
 
-// checkCredential warns of the name of a credential that this version does not serve. If own is true, the credential is
-// a certificate with a private key. Otherwise it has the certificates of authorities.
-func checkCredential(r *report, at, name string, own bool) {
+// checkCredential warns of the name of a credential that this version does not serve. If hasKey is true, the credential
+// is a certificate with a private key. Otherwise it has the certificates of authorities.
+func checkCredential(r *report, at, name string, hasKey bool) {
 	const closed = "; connections are closed"
 	_, short, isMap := model.ConfigMapOf(name)
 	switch {
@@ -118,9 +118,9 @@ func checkCredential(r *report, at, name string, own bool) {
 		r.warnf(problem.NotSupported, at, "%.100q: this version uses no external SDS servers%s", name, closed)
 	case isMap && short == "":
 		r.warnf(problem.Invalid, at, "%.100q: want configmap://NAMESPACE/NAME%s", name, closed)
-	case isMap && own:
+	case isMap && hasKey:
 		r.warnf(problem.Invalid, at, "%.100q: a ConfigMap has no private key, and is for caCertCredentialName%s", name, closed)
-	case !isMap && !own && !strings.HasSuffix(name, model.AuthoritiesSuffix):
+	case !isMap && !hasKey && !strings.HasSuffix(name, model.AuthoritiesSuffix):
 		r.warnf(problem.NoEffect, at, "%.100q: authorities are read from a Secret whose name ends with -cacert, "+
 			"or from configmap://NAMESPACE/NAME, as by Istio's control plane%s", name, closed)
 	}

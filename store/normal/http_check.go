@@ -48,16 +48,16 @@ func checkRegex(r *report, at, expr string) {
 	}
 }
 
-// duration1ms validates a duration of at least 1 ms, in whole milliseconds. nil is valid. If the argument zero is true,
-// a duration of 0 is valid too, and means "no limit" or "off".
-func (r *report) duration1ms(at string, d *durationpb.Duration, zero bool) {
+// duration1ms validates a duration of at least 1 ms, in whole milliseconds. nil is valid. If allowZero is true, a
+// duration of 0 is valid too, and means "no limit" or "off".
+func (r *report) duration1ms(at string, d *durationpb.Duration, allowZero bool) {
 	if d == nil {
 		return
 	}
 	v := d.AsDuration()
 	if err := d.CheckValid(); err != nil {
 		r.errorf(at, "is out of range")
-	} else if v != 0 && v < time.Millisecond || v == 0 && !zero {
+	} else if v != 0 && v < time.Millisecond || v == 0 && !allowZero {
 		r.errorf(at, "must be at least 1ms, not %v", v)
 	} else if v%time.Millisecond != 0 {
 		r.refusef(problem.Invalid, at, "%v is finer than a millisecond", v)

@@ -92,7 +92,8 @@ func ParseKeys(obj *object.Object) (k Keys) {
 // leastRSA is the minimum length of an RSA key, in bits.
 const leastRSA = 1024
 
-// usable returns the reason why Envoy would refuse a whole key set because of this key; nil if Envoy accepts the key.
+// usable returns the reason why Envoy would refuse a whole key set because of this key. It returns nil if Envoy accepts
+// the key.
 func usable(key jose.JSONWebKey) error {
 	var algorithms []string
 	switch of := key.Key.(type) {

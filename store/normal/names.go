@@ -28,8 +28,8 @@ func hostOf(text string) string { return strings.TrimSuffix(strings.ToLower(text
 
 // checkExportTo reports faults of the field exportTo for which only Istio's webhook refuses an object (validateExportTo
 // in Istio's pkg/config/validation). The faults are a repeated namespace, further entries beside "*", and "~" for an
-// object that does not permit it. The parameter nobody reports whether the object permits "~".
-func (r *report) checkExportTo(stated []string, namespace string, nobody bool) {
+// object that does not permit it. The parameter permitsNone reports whether the object permits "~".
+func (r *report) checkExportTo(stated []string, namespace string, permitsNone bool) {
 	const at = "spec.exportTo"
 	seen := map[string]bool{}
 	for i, e := range stated {
@@ -44,7 +44,7 @@ func (r *report) checkExportTo(stated []string, namespace string, nobody bool) {
 	if seen["*"] && len(seen) > 1 {
 		r.refusef(problem.Invalid, at, `"*" (everybody) must be the only entry`)
 	}
-	if seen["~"] && !nobody {
+	if seen["~"] && !permitsNone {
 		r.refusef(problem.Invalid, at, `"~" (nobody) is for ServiceEntries alone`)
 	}
 }

@@ -1,8 +1,9 @@
 // Package normal turns raw API objects into records: it validates them, resolves names, applies defaults, and reports
 // problems. A record is the form of an object in the store and in the plan.
 //
-// Owns: nothing; all functions are pure. Reads: API objects (store/object), and the objects that they depend on
-// (Lookup). Never: uses sockets, files, clocks or types of Envoy.
+// Owns: nothing; all functions are pure.
+// Reads: API objects (store/object), and the objects that they depend on (Lookup).
+// Never: uses sockets, files, clocks or types of Envoy.
 //
 // Fetched key sets are part of the record of their RequestAuthentication, and resolved addresses are part of
 // NetworkGateways. A change of keys is therefore a change of the policies that use the keys.
@@ -87,8 +88,8 @@ type Lookup interface {
 	Networks() *meshv1.MeshNetworks // nil: there is no meshNetworks
 	// Automatic returns the automatic addresses of a ServiceEntry (AutomaticID), by host.
 	Automatic(id object.ID) map[string][]string
-	// AutomaticAt returns the AutomaticID of the ServiceEntry that has an automatic address. id is the AutomaticAtID
-	// of the address. The result is zero if the address is not assigned.
+	// AutomaticAt returns the AutomaticID of the ServiceEntry that has an automatic address. The argument id is the
+	// AutomaticAtID of the address. The result is zero if the address is not assigned.
 	AutomaticAt(id object.ID) object.ID
 	Resolved(id object.ID) []string // addresses of a host name (ResolvedID)
 	Keys(id object.ID) Keys         // state of a key source (KeysID)
@@ -99,9 +100,10 @@ type Lookup interface {
 type Result struct {
 	Records  []model.Record
 	Problems []object.Problem
-	// Spoiled reports that the object is invalid. Records is then empty, and the previous records remain in effect. An
-	// object that breaks an isolation rule (Isolation.On) has an error without being spoiled, and so has configuration
-	// outside of the config cluster. Records then lacks the records that are left out.
+	// Spoiled reports that the object is invalid. Records is then empty, and the previous records remain in effect. Two
+	// kinds of objects have an error without being spoiled. These are objects that break an isolation rule
+	// (Isolation.On), and configuration outside of the config cluster. In both cases, Records lacks the records that
+	// are left out.
 	Spoiled bool
 	// Refused lists the problems for which the webhook refuses a new object, although a stored object with the same
 	// problems is applied. istiod has the same difference, since it does not validate stored objects again. Problems
@@ -115,8 +117,9 @@ type Result struct {
 	// (such as HostID). After a change of any of these objects, this object has to be normalised again. IDs may be
 	// repeated.
 	Refs []object.ID
-	// Private is the private key, or the registry credentials, of a Secret; Records then has one record. The record
-	// does not contain Private, and may be stored only after Private is sealed. nil: the object has no such value.
+	// Private is the private key, or the registry credentials, of a Secret. If Private is set, Records has one record.
+	// The record does not contain Private, and may be stored only after Private is sealed. If the object has no such
+	// value, Private is nil.
 	Private model.PrivateKey
 	// Until is the end of validity of the certificate that belongs to Private. UntilAt is the path of the field with
 	// this certificate. Both are zero without such a certificate.
@@ -138,9 +141,9 @@ var istioNetworkingVersions = []string{"v1", "v1beta1", "v1alpha3"}
 var istioSecurityVersions = []string{"v1", "v1beta1"}
 var istioTelemetryVersions = []string{"v1", "v1alpha1"}
 
-// kinds lists all kinds that this package reads. fn is nil for kinds without records of their own, on which records of
-// other kinds depend (ParseNode, ParseRole). Kubernetes' kinds and WorkloadEntries are read from every cluster. Istio's
-// other kinds are read from the config cluster alone (configuration).
+// kinds lists all kinds that this package reads. The function fn is nil for kinds that have no records of their own.
+// Records of other kinds depend on these kinds (ParseNode, ParseRole). Kubernetes' kinds and WorkloadEntries are read
+// from every cluster. Istio's other kinds are read from the config cluster alone (configuration).
 var kinds = map[kindKey]struct {
 	versions []string
 	fn       normalise
@@ -182,13 +185,13 @@ func Served(obj *object.Object) bool {
 
 // Object returns the normal form of one object, and does not change the object. For Nodes, Roles and ClusterRoles,
 // which only other objects depend on, the Result is zero (ParseNode, ParseRole). For a kind that is not read, the
-// Result has no records. It has a warning unless the kind is irrelevant to a mesh. A version that is not served spoils
-// the object of any other kind.
+// Result has no records. The Result has a warning unless the kind is irrelevant to a mesh. A version that is not served
+// spoils the object of any other kind.
 func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	return n.object(&report{id: obj.ID, location: obj.Location}, obj, ctx)
 }
 
-// object is Object with an empty report.
+// object does the work of Object. The report r must be empty.
 func (n *Normalizer) object(r *report, obj *object.Object, ctx Lookup) Result {
 	kind, known := kinds[kindKey{obj.ID.Group, obj.ID.Kind}]
 	switch {
@@ -281,14 +284,14 @@ type report struct {
 	private  model.PrivateKey
 	until    time.Time
 	untilAt  string
-	waiting  context.Context // ends the normalisation; nil: never
+	waiting  context.Context // when it ends, the normalisation stops; nil: never
 	steps    int             // calls of step
 }
 
 // maxProblems bounds the problems reported for one object.
 const maxProblems = 50
 
-// errorf reports an invalid field, and spoils the object. The next three methods do so with different codes.
+// errorf reports an invalid field, and spoils the object. The next three methods do the same with other codes.
 func (r *report) errorf(field, format string, args ...any) {
 	r.spoil(problem.Invalid, field, format, args...)
 }

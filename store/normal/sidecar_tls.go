@@ -46,8 +46,8 @@ func checkIngressTLS(r *report, at string, port *networkingv1.SidecarPort, tls *
 	}
 }
 
-// checkServerFiles validates the paths of a server's certificate files. clients reports whether the mode verifies
-// client certificates.
+// checkServerFiles validates the paths of a server's certificate files. The argument clients reports whether the mode
+// verifies client certificates.
 func checkServerFiles(r *report, at string, tls *networkingv1.ServerTLSSettings, clients bool) {
 	if tls.ServerCertificate == "" {
 		r.requiredf(at+".serverCertificate", "must not be empty with mode %v", tls.Mode)

@@ -56,7 +56,7 @@ func checkUnreachable(r *report, vs *networkingv1.VirtualService) {
 // same reports whether two matches are equal.
 func same[M matching](earlier, later M) bool { return proto.Equal(earlier, later) }
 
-// cover appends the matches of a rule to the earlier matches, up to maxCovering. Parameter empty: a match without
+// cover appends the matches of a rule to the earlier matches, up to maxCovering. The argument empty is a match without
 // conditions. If the rule has no matches, or if one of its matches covers empty, cover appends only an entry for
 // everything. After an entry for everything, cover appends nothing.
 func cover[M matching](earlier []covering[M], rule int, matches []M, empty M, covers func(earlier, later M) bool) []covering[M] {

@@ -168,7 +168,8 @@ func checkGateways(r *report, path string, names []string) {
 	}
 }
 
-// checkHTTPRoute validates one http route. Parameter delegate: whether the VirtualService is a delegate (has no hosts).
+// checkHTTPRoute validates one http route. The argument delegate reports whether the VirtualService is a delegate (has
+// no hosts).
 func checkHTTPRoute(r *report, at string, h *networkingv1.HTTPRoute, delegate bool) {
 	var actions []string
 	for name, has := range map[string]bool{"route": len(h.Route) > 0, "redirect": h.Redirect != nil,
@@ -283,7 +284,7 @@ func checkHTTPMatch(r *report, at string, m *networkingv1.HTTPMatchRequest) {
 	checkGateways(r, at+".gateways", m.Gateways)
 }
 
-// checkTLSRoute validates one tls route. hosts is the index of the VirtualService's hosts.
+// checkTLSRoute validates one tls route. The argument hosts is the index of the VirtualService's hosts.
 func checkTLSRoute(r *report, at string, hosts hostIndex, t *networkingv1.TLSRoute) {
 	if len(t.Match) == 0 {
 		r.requiredf(at+".match", "must not be empty")

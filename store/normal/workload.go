@@ -34,7 +34,7 @@ type Pod struct {
 	Ended       bool     // the Pod has succeeded or failed
 }
 
-// Equal reports whether two Pods have equal fields. nil stands for a missing Pod.
+// Equal reports whether two Pods have equal fields. A missing Pod is nil.
 func (p *Pod) Equal(o *Pod) bool {
 	if p == nil || o == nil {
 		return p == o
@@ -51,7 +51,7 @@ type Node struct {
 	Labels   map[string]string // labels for the node selectors of gateways; nil without an external address
 }
 
-// Equal reports whether two Nodes have equal fields. nil stands for a missing Node.
+// Equal reports whether two Nodes have equal fields. A missing Node is nil.
 func (n *Node) Equal(o *Node) bool {
 	if n == nil || o == nil {
 		return n == o
@@ -59,8 +59,8 @@ func (n *Node) Equal(o *Node) bool {
 	return n.Locality == o.Locality && n.SameGateway(o)
 }
 
-// SameGateway reports whether two Nodes are equal for gateways at node ports. nil stands for a missing Node, which
-// equals a Node without an external address.
+// SameGateway reports whether two Nodes are equal for gateways at node ports. A missing Node is nil, and equals a Node
+// without an external address.
 func (n *Node) SameGateway(o *Node) bool {
 	if n == nil || o == nil {
 		return n == o || n == nil && o.External == "" || o == nil && n.External == ""
@@ -68,10 +68,10 @@ func (n *Node) SameGateway(o *Node) bool {
 	return n.External == o.External && maps.Equal(n.Labels, o.Labels)
 }
 
-// PodAtID returns the ID that stands for the Pod with an address. Parameter of: ID of an object in the same namespace
-// and origin. An object that depends on the Pod has this ID in its Refs (Result.Refs).
-func PodAtID(of object.ID, address string) object.ID {
-	return of.SameOrigin(object.ID{Kind: podAddress, Namespace: of.Namespace, Name: address})
+// PodAtID returns the ID that stands for the Pod with an address. The argument sibling is the ID of an object in the
+// same namespace and origin. An object that depends on the Pod has this ID in its Refs (Result.Refs).
+func PodAtID(sibling object.ID, address string) object.ID {
+	return sibling.SameOrigin(object.ID{Kind: podAddress, Namespace: sibling.Namespace, Name: address})
 }
 
 // IsPodAt reports whether an ID has the form of the IDs that PodAtID returns.
@@ -91,7 +91,7 @@ type Namespace struct {
 	Labels       map[string]string  // labels of the Namespace, shared with the object
 }
 
-// Equal reports whether two Namespaces are equal. nil stands for a missing Namespace.
+// Equal reports whether two Namespaces are equal. A missing Namespace is nil.
 func (n *Namespace) Equal(o *Namespace) bool {
 	if n == nil || o == nil {
 		return n == o

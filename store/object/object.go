@@ -1,8 +1,9 @@
 // Package object defines the output of sources (readers of API servers and folders): raw API objects, and events about
 // changes of the objects.
 //
-// Owns: nothing; values are immutable. Reads: store/origin and store/problem. Never: applies a schema or defaults;
-// validates objects; uses sockets.
+// Owns: nothing; values are immutable.
+// Reads: store/origin and store/problem.
+// Never: applies a schema or defaults; validates objects; uses sockets.
 package object
 
 import (
@@ -25,7 +26,7 @@ const (
 	Delete               // the object is gone, for the reason Event.Why; the Event has no Object
 	Broken               // the object exists, but cannot be read (Event.Problem); the last good content stays in effect
 	// Synced concerns no object. It means that the source has emitted all objects that existed when the source began to
-	// read. Event.ID has only the source's origin; for a folder of files Event.ID is zero.
+	// read. Event.ID has only the source's origin. For a folder of files, Event.ID is zero.
 	Synced
 	// Forget concerns no object. It means that all earlier events from the source are void. Event.ID has the source's
 	// origin. After Forget, the source emits all objects again, and Synced.

@@ -35,7 +35,7 @@ type Scope struct {
 // NewLevels parses the initial levels, in the form that the function Level parses. A scope without a level of its own
 // has the level of the scope "default", or info if the text does not state that level. A level for the scope "all"
 // takes precedence over every other level. The result named unknown contains the scopes that do not exist, sorted.
-// Their levels have no effect. The error quotes the invalid entry; an empty text is invalid.
+// Their levels have no effect. The error quotes the invalid entry. An empty text is invalid.
 func NewLevels(text string) (l *Levels, unknown []string, err error) {
 	said, err := parseLevels(text)
 	if err != nil {
@@ -85,8 +85,8 @@ func (s *Scope) Level() string {
 	return cmp.Or(levelWords[s.level.Level()], "none")
 }
 
-// Set changes the level of the scope. Parameter word: debug, info, warn, warning, error, fatal or none, in upper or
-// lower case. For any other word, Set returns an error and keeps the level.
+// Set changes the level of the scope. The argument word is debug, info, warn, warning, error, fatal or none, in upper
+// or lower case. For any other word, Set returns an error and keeps the level.
 func (s *Scope) Set(word string) error {
 	level, known := levels[strings.ToLower(word)]
 	if !known {

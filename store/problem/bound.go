@@ -12,17 +12,17 @@ const (
 
 // Bound removes the problems beyond the bounds from a list, and keeps the order. First it removes the problems of an
 // object beyond MostOfObject. After that, it removes the problems of a namespace beyond MostOfNamespace. If the total
-// still exceeds Most, it lowers the limit for all namespaces. It removes the last problems of the list first. Parameter
-// of: a function that returns the namespace and the object of a problem. Result shown: the kept problems, which may be
-// the slice all itself. Result left: the number of removed problems of each namespace; nil if nothing was removed.
-// Bound does not change the slice all.
-func Bound[P any, O comparable](all []P, of func(P) (namespace string, object O)) (shown []P, left map[string]int) {
+// still exceeds Most, it lowers the limit for all namespaces. It removes the last problems of the list first. The
+// function classify returns the namespace and the object of a problem. The first result has the kept problems, and may
+// be the given slice itself. The second result has the number of removed problems of each namespace. It is nil if
+// nothing was removed. Bound does not change the given slice.
+func Bound[P any, O comparable](all []P, classify func(P) (namespace string, object O)) (shown []P, left map[string]int) {
 	if len(all) <= MostOfObject {
 		return all, nil
 	}
 	kept, ofObject, ofNamespace := make([]bool, len(all)), map[O]int{}, map[string]int{}
 	for i, p := range all {
-		namespace, object := of(p)
+		namespace, object := classify(p)
 		if ofObject[object] < MostOfObject {
 			kept[i] = true
 			ofNamespace[namespace]++
@@ -32,7 +32,7 @@ func Bound[P any, O comparable](all []P, of func(P) (namespace string, object O)
 	each := share(ofNamespace)
 	taken := map[string]int{}
 	for i, p := range all {
-		namespace, _ := of(p)
+		namespace, _ := classify(p)
 		if kept[i] && taken[namespace] < each && len(shown) < Most {
 			taken[namespace]++
 			shown = append(shown, p)
@@ -48,11 +48,11 @@ func Bound[P any, O comparable](all []P, of func(P) (namespace string, object O)
 
 // share returns the number of problems that each namespace may keep if the total is to be at most Most. It starts with
 // MostOfNamespace, and reduces the number by a quarter in each step. The result is at least 1, even if the total is too
-// large. Parameter of: the number of problems of each namespace.
-func share(of map[string]int) int {
+// large. The map counts has the number of problems of each namespace.
+func share(counts map[string]int) int {
 	for each := MostOfNamespace; ; each = cmp.Or(each*3/4, 1) {
 		total := 0
-		for _, n := range of {
+		for _, n := range counts {
 			total += min(n, each)
 		}
 		if total <= Most || each == 1 {

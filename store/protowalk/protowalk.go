@@ -33,9 +33,9 @@ func Short(b []byte) (number protowire.Number, from, end int) {
 	return protowire.Number(b[0] >> 3), from, end
 }
 
-// Next reads the first field of b. n is the length of the field including its tag, so the next field is at b[n:]. If b
-// is empty or does not begin with a complete, valid field, n is a negative code for protowire.ParseError, and f has no
-// content.
+// Next reads the first field of b. The result n is the length of the field including its tag, so the next field is at
+// b[n:]. If b is empty or does not begin with a complete, valid field, n is a negative code for protowire.ParseError.
+// In this case f has no content.
 func Next(b []byte) (f Field, n int) {
 	if number, from, end := Short(b); end > 0 {
 		return Field{Number: number, Type: protowire.BytesType, Bytes: b[from:end:end]}, end

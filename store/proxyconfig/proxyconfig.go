@@ -38,13 +38,13 @@ type Settings struct {
 	Tracing Part
 }
 
-// Routes are the settings that affect virtual hosts and their routes. It is comparable.
+// Routes are the settings that affect virtual hosts and their routes. Two values can be compared with ==.
 type Routes struct {
 	NoAttempts    bool // requests are sent without the number of their attempt (proxyHeaders.attemptCount.disabled)
 	ForwardedHost bool // requests are sent with the host before a rewrite (proxyHeaders.xForwardedHost.enabled)
 }
 
-// String returns the names of the fields that are set, separated by commas; empty without such fields.
+// String returns the names of the fields that are set, separated by commas. If no field is set, the result is empty.
 func (r Routes) String() string {
 	var fields []string
 	if r.NoAttempts {
@@ -56,15 +56,15 @@ func (r Routes) String() string {
 	return strings.Join(fields, ", ")
 }
 
-// Listeners are the settings that affect listeners. It is comparable.
+// Listeners are the settings that affect listeners. Two values can be compared with ==.
 type Listeners struct {
 	Headers     Part    // proxyHeaders, without the fields in Routes and HeaderCase
 	Connections Part    // connectionSettings, without the profile and unsupported fields
 	Gateway     Gateway // affect only listeners of gateways
 }
 
-// Gateway are the settings that affect only listeners of gateways. It is comparable. The zero Gateway has Istio's
-// defaults.
+// Gateway are the settings that affect only listeners of gateways. Two values can be compared with ==. The zero Gateway
+// has Istio's defaults.
 type Gateway struct {
 	Edge           bool   // connectionSettings.profile is EDGE: limits for clients outside of the mesh
 	TrustedProxies uint32 // gatewayTopology.numTrustedProxies: number of trusted proxies in front of the gateway
@@ -104,7 +104,7 @@ func (l Listeners) OfGateway() Listeners {
 	return l
 }
 
-// String returns the names of the fields that are set, separated by commas; empty without such fields.
+// String returns the names of the fields that are set, separated by commas. If no field is set, the result is empty.
 func (l Listeners) String() string {
 	var fields []string
 	name := func(within string, m protoreflect.Message) {
@@ -209,7 +209,7 @@ func Of(c *meshv1.ProxyConfig) (Settings, []Fault) {
 	if c.GetConnectionSettings() != nil {
 		s := proto.CloneOf(c.GetConnectionSettings())
 		out.Listeners.Gateway.Edge = s.Profile == meshv1.ProxyConfig_ConnectionSettings_EDGE
-		// The other fields that are cleared here are not supported.
+		// Besides Profile, the fields that are cleared here are not supported.
 		s.Profile, s.ClusterPerConnectionBufferLimitBytes, s.ListenerConnectionLimit, s.GlobalDownstreamConnectionLimit = 0, nil, nil, nil
 		r.connections(s)
 		out.Listeners.Connections = partOf(&meshv1.ProxyConfig{ConnectionSettings: s})

@@ -79,11 +79,11 @@ type hold struct {
 }
 
 // NewBook returns a Book with the removals that the previous leader stored. The objects of these removals are unknown,
-// and the removals' IDs are empty, until the first comparison (Begin, Keep, End). The parameter after is the duration
-// of holds that need not wait for an operator. If it is 0, each removal is held until an operator accepts it. The
+// and the removals' IDs are empty, until the first comparison (Begin, Keep, End). The parameter period is the duration
+// of holds that need not wait for an operator. If period is 0, each removal is held until an operator accepts it. The
 // caller must end a removal at the time Hold.Ends.
-func NewBook(after time.Duration, stored []Hold) *Book {
-	b := &Book{after: after, holds: map[Scope]*hold{}, of: map[object.ID]*hold{}}
+func NewBook(period time.Duration, stored []Hold) *Book {
+	b := &Book{after: period, holds: map[Scope]*hold{}, of: map[object.ID]*hold{}}
 	for _, s := range stored {
 		b.holds[s.Scope()] = &hold{scope: s.Scope(), since: s.Since, waits: s.Waits, ids: map[object.ID]bool{}}
 	}
@@ -96,11 +96,11 @@ func (b *Book) Has(id object.ID) bool { return b.of[id] != nil }
 // Objects returns all held objects, in the order of object.ID.Compare. The caller owns the list.
 func (b *Book) Objects() []object.ID { return slices.SortedFunc(maps.Keys(b.of), object.ID.Compare) }
 
-// Add adds objects whose removal is held, given by scope. The parameter at is the present time. The function everything
+// Add adds objects whose removal is held, given by scope. The parameter now is the present time. The function allGone
 // reports whether all objects of a kind (KindOf) have vanished. A removal waits for an operator if it includes a
 // security policy, or if all objects of a kind have vanished. A removal with reason object.Unnamed never waits for an
 // operator.
-func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kind object.ID) bool) {
+func (b *Book) Add(now time.Time, held map[Scope][]object.ID, allGone func(kind object.ID) bool) {
 	for scope, ids := range held {
 		h := b.holds[scope]
 		if h == nil {
@@ -111,23 +111,23 @@ func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kin
 			h.ids[id], b.of[id] = true, h
 		}
 		for id := range h.ids {
-			h.waits = h.waits || scope.Why != object.Unnamed && (Policy(id) || everything(KindOf(id)))
+			h.waits = h.waits || scope.Why != object.Unnamed && (Policy(id) || allGone(KindOf(id)))
 		}
-		h.since = at
+		h.since = now
 		h.rename()
 	}
 }
 
-// Begin starts a comparison of the held objects with the stored records. A held object for which the function there
+// Begin starts a comparison of the held objects with the stored records. A held object for which the function exists
 // returns true stays held. Any other object stays held only if Keep is called for it before End.
-func (b *Book) Begin(there func(object.ID) bool) {
+func (b *Book) Begin(exists func(object.ID) bool) {
 	for _, h := range b.holds {
 		if len(h.ids) > 0 {
 			h.was = maps.Clone(h.ids)
 		}
 	}
 	for id, h := range b.of {
-		if !there(id) {
+		if !exists(id) {
 			delete(h.ids, id)
 			delete(b.of, id)
 		}

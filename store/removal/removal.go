@@ -4,15 +4,15 @@
 //
 // Deletions that the API server states are final. A deletion is a DELETE event, or absence from a complete list that is
 // not older than the state seen before. The removal of an object is held if the object vanishes in another way. For
-// example, the definition of its kind is removed, a list is older than the state seen before, or its kind cannot be
-// listed. In a fourth case, no Secret names its cluster any more. A folder of files is less reliable, so large losses
-// in a folder are held. Losses are counted in each namespace separately, so that the losses of one tenant do not cause
-// holds for another tenant. Removals of Secrets, ReferenceGrants and RBAC objects are never held, because the rights
-// that these objects grant must end at once.
+// example, the definition of its kind is removed, a list is older than the state seen before, its kind cannot be
+// listed, or no Secret names its cluster any more. A folder of files is less reliable, so large losses in a folder are
+// held. Losses are counted in each namespace separately, so that the losses of one tenant do not cause holds for
+// another tenant. Removals of Secrets, ReferenceGrants and RBAC objects are never held, because the rights that these
+// objects grant must end at once.
 //
 // Owns: recent losses of folders (Memory), and held removals (Book); both belong to one goroutine.
 // Reads: store/object, store/origin.
-// Never: a clock, a file, a socket.
+// Never: uses a clock, a file or a socket.
 package removal
 
 import (
@@ -91,9 +91,9 @@ type peak struct {
 type Sizes struct{ Before, After map[object.ID]int }
 
 // SelectHeld returns the objects whose removal is to be held, by scope. The result is never nil. All other losses are
-// final. The parameter at is the present time. The function sizes is called at most once, and only for losses in
+// final. The parameter now is the present time. The function sizes is called at most once, and only for losses in
 // folders (object.Missing).
-func (m *Memory) SelectHeld(at time.Time, losses []Loss, sizes func() Sizes) map[Scope][]object.ID {
+func (m *Memory) SelectHeld(now time.Time, losses []Loss, sizes func() Sizes) map[Scope][]object.ID {
 	held := map[Scope][]object.ID{}
 	var missing []object.ID
 	for _, l := range losses {
@@ -108,16 +108,16 @@ func (m *Memory) SelectHeld(at time.Time, losses []Loss, sizes func() Sizes) map
 		}
 	}
 	if len(missing) > 0 {
-		m.folder(at, missing, sizes(), held)
+		m.folder(now, missing, sizes(), held)
 	}
 	return held
 }
 
 // folder selects the losses in folders that are to be held, and adds them to the map held. It holds the loss of all
 // objects of an origin. It holds the loss of more than half of the objects of a kind in a namespace, if there were at
-// least minimum objects. It also holds the losses of the kinds that the function widely returns. Objects that vanished
-// together with their Namespace object are removed at once, unless all objects of the origin or most Namespaces are
-// lost.
+// least minimum objects. It also holds the losses of a kind that lost most objects in most namespaces (widely). Objects
+// that vanished together with their Namespace object are removed at once, unless all objects of the origin or most
+// Namespaces are lost.
 func (m *Memory) folder(at time.Time, missing []object.ID, sizes Sizes, held map[Scope][]object.ID) {
 	left := map[origin.Origin]int{}
 	for of, n := range sizes.After {

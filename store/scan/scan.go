@@ -109,19 +109,19 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// Object reads the members of the next value, an object. The function each is called with each key in order, including
+// Object reads the members of the next value, an object. It calls the function visit with each key in order, including
 // repeated keys. The function must move past the value of the key, by Skip or Object. Errors: those of the function;
 // the next value is not an object, is not JSON, or is nested too deeply.
-func (s *Scanner) Object(each func(key string) error) error {
+func (s *Scanner) Object(visit func(key string) error) error {
 	return s.object(func(raw []byte) error {
 		if plain(raw) {
-			return each(string(raw[1 : len(raw)-1]))
+			return visit(string(raw[1 : len(raw)-1]))
 		}
 		var key string
 		if err := json.Unmarshal(raw, &key); err != nil {
 			return err
 		}
-		return each(key)
+		return visit(key)
 	})
 }
 
@@ -190,7 +190,7 @@ func (s *Scanner) object(each func(key []byte) error) error {
 
 func (s *Scanner) list(each func() error) error { return s.members('[', ']', each) }
 
-// members reads two brackets, and the members between them that commas separate.
+// members reads an object or a list: two brackets, with members between them that are separated by commas.
 func (s *Scanner) members(open, end byte, each func() error) error {
 	if s.peek() != open {
 		return s.wrong(fmt.Sprintf("%q", open))

@@ -7,19 +7,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML returns an error if the first YAML document of a text has too many values to be decoded. The parameter most is
+// YAML returns an error if the first YAML document of a text has too many values to be decoded. The parameter limit is
 // the largest permitted number of values. An alias counts as all values of the node that it names, because a few lines
 // of nested aliases decode to millions of values. The document itself and keys count as values too. Each 64 bytes of a
 // key or value count as one more value. Other errors: the text is not YAML, or an alias names a node that contains the
 // alias.
-func YAML(text []byte, most int) error {
+func YAML(text []byte, limit int) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return err
 	}
-	n, err := (&tree{most: most, known: map[*yaml.Node]int{}}).values(&document)
-	if err == nil && n > most {
-		err = fmt.Errorf("it has more than %d values, or texts as long as these", most)
+	n, err := (&tree{most: limit, known: map[*yaml.Node]int{}}).values(&document)
+	if err == nil && n > limit {
+		err = fmt.Errorf("it has more than %d values, or texts as long as these", limit)
 	}
 	return err
 }

@@ -2,7 +2,8 @@
 // that lists several targets (pages of metrics). The other is the environment variable by which sidecar injection
 // passes the targets to the agent in the Pod.
 //
-// Owns: the syntax of both, and the list of the proxy's own ports. Reads: nothing. Never: requests a target.
+// Owns: the syntax of both texts, and the list of ports of Istio's proxies and agents. Reads: nothing. Never: requests
+// a target.
 package scrape
 
 import (
@@ -63,7 +64,8 @@ func Own(port uint16) string { return reserved[port] }
 
 // Parse parses the value of Annotation. Empty parts and repeated targets are ignored. An empty path becomes /metrics,
 // and a path without a slash at its beginning gets one. Without targets the result is nil. Errors: a port is not a
-// number from 1 to 65535 or is the proxy's own (Own), a path is invalid, or there are more than 16 targets.
+// number from 1 to 65535, a port is in use by the proxy or agent (Own), a path is invalid, or there are more than 16
+// targets.
 func Parse(text string) (all []Target, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
@@ -95,14 +97,14 @@ func Format(all []Target) string {
 
 // Read parses the value of Variable, and returns the pages that the agent merges. If Targets is empty, the only page is
 // that of Port and Path (by default port 80 and /metrics), which are not checked against Own. The result is nil for an
-// empty text, and if Scrape is "false". The parameter own lists the agent's own ports, which are refused, because a
-// page there would request itself without end. Errors:
+// empty text, and if Scrape is "false". The ports in agentPorts are refused, because a page of the agent would request
+// itself without end. Errors:
 //
 //   - The text is not JSON of Settings.
 //   - Port is not a number from 1 to 65535.
 //   - An element of Targets is invalid as in Parse, or there are more than 16.
-//   - A port is in own.
-func Read(text string, own ...uint16) (all []Target, err error) {
+//   - A port is in agentPorts.
+func Read(text string, agentPorts ...uint16) (all []Target, err error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
@@ -132,7 +134,7 @@ func Read(text string, own ...uint16) (all []Target, err error) {
 		all = []Target{t}
 	}
 	for _, t := range all {
-		if slices.Contains(own, t.Port) {
+		if slices.Contains(agentPorts, t.Port) {
 			return nil, fmt.Errorf("port %d is the agent's own: the page would ask for itself", t.Port)
 		}
 	}

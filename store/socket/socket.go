@@ -31,10 +31,10 @@ type Access struct {
 
 // Listen listens on a Unix socket at a path of at most MaxPath bytes. It removes an existing file at the path, such as
 // the socket of a process that died. If a process answers on the path, nothing is removed, and the error is
-// syscall.EADDRINUSE. The socket has mode 0600, or mode 0660 if Access has a group. Connections of processes that may
+// syscall.EADDRINUSE. The socket has mode 0600, or mode 0660 if access has a group. Connections of processes that may
 // not connect (Access) are closed before anything is read from them. Closing the listener removes the socket. Other
 // errors are those of the file system, of listening, or of setting the group.
-func Listen(path string, to Access) (net.Listener, error) {
+func Listen(path string, access Access) (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
 		return nil, syscall.EADDRINUSE
@@ -46,11 +46,11 @@ func Listen(path string, to Access) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := give(path, to.Group, 0o600, 0o060); err != nil {
+	if err := give(path, access.Group, 0o600, 0o060); err != nil {
 		l.Close()
 		return nil, err
 	}
-	return &guarded{Listener: l, to: to}, nil
+	return &guarded{Listener: l, to: access}, nil
 }
 
 // Folder creates a folder for sockets, with mode 0700. With a group the mode is 0710, so members of the group may open

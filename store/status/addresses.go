@@ -57,7 +57,7 @@ func drawAddresses(list []any, there *unstructured.Unstructured) *unstructured.U
 	maps.Copy(merged, status)
 	merged["addresses"] = list
 	next.Object["status"] = merged
-	return next.DeepCopy() // without list itself, which other calls use too
+	return next.DeepCopy() // a copy of list too, because other calls use list
 }
 
 // texts returns the addresses as sorted texts that can be compared. Host names are compared without regard to case, as

@@ -70,8 +70,8 @@ func foundStatus(u *unstructured.Unstructured) Found[unstructured.Unstructured] 
 		By: lastWriter(u.GetManagedFields(), "status")}
 }
 
-// Get implements API: it reads one object. An error means that the request failed, or that Follow has not found a
-// served version of the kind.
+// Get implements API: it reads one object. If the object does not exist, the result is zero. An error means that the
+// request failed, or that Follow has not found a served version of the kind.
 func (i *Istio) Get(ctx context.Context, k Key) (Found[unstructured.Unstructured], error) {
 	objects, _, err := i.objects(k.Namespace)
 	if err != nil {

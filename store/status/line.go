@@ -46,8 +46,8 @@ const (
 	stops // the key stays first in its turn, and the turn stays first
 )
 
-// each calls visit with each key once, in the order of turns, until visit returns stops. A turn whose keys were all
-// visited moves behind the other turns.
+// each calls the function visit with each key once, in the order of turns. It ends early if the function returns stops.
+// A turn whose keys were all visited moves behind the other turns.
 func (l *line) each(visit func(Key) outcome) {
 	for range len(l.turns) {
 		turn := l.turns[0]
@@ -68,7 +68,7 @@ func (l *line) each(visit func(Key) outcome) {
 }
 
 // rotate moves the first key of the first turn behind the other keys of this turn, and the turn behind the other turns.
-// It is called after visit has returned stops for this key.
+// rotate is called after the function visit of line.each has returned stops for this key.
 func (l *line) rotate() {
 	turn := l.turns[0]
 	l.keys[turn] = append(l.keys[turn][1:], l.keys[turn][0])

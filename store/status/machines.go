@@ -21,7 +21,7 @@ import (
 // In an existing entry, only connection annotations, EpochAnnotation and the condition Healthy are written. The
 // condition is written only if the entry has the annotation machines.HealthCheckAnnotation. A machine without a
 // WorkloadGroup uses an entry that a user has written. Once Gone is true, these annotations and the condition are
-// removed from the user's entry. The machines in the parameter all must not be changed afterwards.
+// removed from the user's entry. The machines in the given map must not be changed afterwards.
 func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEntry] {
 	out := make(map[Key]Desired[WorkloadEntry], len(all))
 	for name, wanted := range all {

@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Limits for restoring an object: writing it again after another writer has changed it. At most patience restorations
-// within the duration contest begin no pause. Each further restoration begins a pause. The pauses double from contest
-// to maxPause.
+// Limits for restoring an object. To restore an object is to write it again after another writer has changed it. The
+// first restorations within the duration contest begin no pause. The constant patience is the number of these
+// restorations. Each further restoration begins a pause. The pauses double from contest to maxPause.
 const (
 	patience = 3
 	contest  = time.Minute
@@ -22,7 +22,7 @@ const (
 // for concurrent use.
 type queue[O any] struct {
 	epoch   int64
-	listed  bool // the map there is complete
+	listed  bool // queue.there is complete
 	want    map[Key]Desired[O]
 	there   map[Key]Found[O]
 	entries map[Key]*entry // one for each key of want
@@ -159,8 +159,8 @@ func (q *queue[O]) take(now time.Time) (Key, *O) {
 	return k, object
 }
 
-// wrote stores the result of a write. If this write is the first restoration beyond patience, it returns the name of
-// the other writer. If not, it returns the empty string.
+// wrote stores the result of a write. If this write is the first restoration beyond the limit patience, it returns the
+// name of the other writer. If not, it returns the empty string.
 func (q *queue[O]) wrote(k Key, f Found[O], now time.Time) (by string) {
 	before := q.there[k]
 	if f.Version >= before.Version {
@@ -178,9 +178,9 @@ func (q *queue[O]) wrote(k Key, f Found[O], now time.Time) (by string) {
 	return by
 }
 
-// putBackAt counts a restoration at the given time, and sets a pause after too many restorations. If this restoration
-// is the first beyond patience, it returns its last argument, the name of the other writer. If not, it returns the
-// empty string.
+// putBackAt counts a restoration at the given time, and sets a pause after too many restorations. The argument by is
+// the name of the other writer. If this restoration is the first beyond the limit patience, putBackAt returns this
+// name. If not, it returns the empty string.
 func (e *entry) putBackAt(now time.Time, by string) string {
 	e.by = by
 	if e.contested > 0 && now.Before(e.over()) {
@@ -241,7 +241,7 @@ func (q *queue[O]) failing() bool {
 }
 
 // problems lists the objects that cannot be written, are left as they are, or are contested. The last argument bounds
-// the number of named objects; one further problem counts the others.
+// the number of named objects. One further problem counts the others.
 func (q *queue[O]) problems(now time.Time, most int) (all []Problem) {
 	for k, e := range q.entries {
 		switch {

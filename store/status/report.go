@@ -91,10 +91,10 @@ func (m Message) entry() map[string]any {
 	return map[string]any{"type": map[string]any{"code": code, "name": string(m.Code)}, "level": level}
 }
 
-// Desired returns the report as a target state for a Writer. The parameter namespace is the object's namespace. The
-// namespace is the owner for fair queueing, so objects that change without end delay only objects of their namespace.
-// An absent object is not created. An object with a malformed status stays unchanged. The list r.Messages must not be
-// changed afterwards.
+// Desired returns the report as a target state for a Writer. The argument is the object's namespace, which is the owner
+// for fair queueing. Therefore objects that change without end delay only objects of their namespace. An absent object
+// is not created. An object with a malformed status stays unchanged. The list r.Messages must not be changed
+// afterwards.
 func (r Report) Desired(namespace string) Desired[unstructured.Unstructured] {
 	said := r
 	said.Delivered.Since = time.Time{}

@@ -1,12 +1,13 @@
-// Package status writes objects to the API server of Kubernetes. The objects are: ConfigMaps with root certificates and
-// revocation lists, WorkloadEntries of machines, the status of Istio's objects, webhook configurations, and Events
-// about refused or held objects. Callers state the target state of each object (Desired). An object that differs from
-// its target state waits in a queue. In the queue, owners with many objects alternate with the other owners
-// (Desired.Turn).
+// Package status writes objects to the API server of Kubernetes. Some of these objects are ConfigMaps with root
+// certificates and revocation lists, and WorkloadEntries of machines. The others are webhook configurations, Events
+// about refused or held objects, and the status of Istio's objects. Callers state the target state of each object
+// (Desired). An object that differs from its target state waits in a queue. In the queue, owners with many objects
+// alternate with the other owners (Desired.Turn).
 //
 // Owns: the queue of objects to write, and its notes on other writers of these objects; the annotation EpochAnnotation;
-// its own entries in the status of Istio's objects (Report). Reads: the objects that it writes, by watches of its own;
-// Events by name; ConfigMaps and ProxyConfigs for its callers.
+// its own entries in the status of Istio's objects (Report).
+// Reads: the objects that it writes, by watches of its own; Events by name; ConfigMaps and ProxyConfigs for its
+// callers.
 //
 // Never: writes while this process does not lead, or with a deadline after the end of its lease; writes an object that
 // already has its target state; writes faster than its rate limit; replaces an object without the resourceVersion that
@@ -47,9 +48,9 @@ type Desired[O any] struct {
 	// Turn is the owner for fair queueing: owners with many pending objects alternate with the others. Objects without
 	// an owner share one turn.
 	Turn string
-	// Draw returns the object to write, or nil if nothing has to be written. The parameter there is the existing
-	// object, or nil if it is absent. The parameter epoch is the value for EpochAnnotation. Draw must not change its
-	// argument. It is called with a lock held, so it must not block.
+	// Draw returns the object to write, or nil if nothing has to be written. The first argument is the existing object,
+	// or nil if it is absent. The second argument is the value for EpochAnnotation. Draw must not change the existing
+	// object. It is called with a lock held, so it must not block.
 	Draw func(there *O, epoch int64) *O
 	// Left is called after Draw has returned nil, with the lock held. It returns the reason for which an object that
 	// differs from its target is not written, or "" if the object does not differ. The reason becomes a Problem. A nil
@@ -72,15 +73,15 @@ type Found[O any] struct {
 // API reads and writes the objects of one kind.
 type API[O any] interface {
 	// Follow lists and watches the objects until ctx ends, and then returns the context's error. It passes the objects
-	// to s. It calls the function failed with the reason of each failure, and with nil after each complete list.
+	// to the Seen. It calls the function with the reason of each failure, and with nil after each complete list.
 	Follow(ctx context.Context, s Seen[O], failed func(error)) error
 	// Get reads an object. For an absent object it returns a Found without an Object, and no error. An error means that
 	// the request failed, or that the kind is not served.
 	Get(ctx context.Context, k Key) (Found[O], error)
-	// Write creates the object if o has no resourceVersion, and replaces the object if o has one. It returns the
-	// written object. Implementations may restrict or extend these requests. ErrConflict means that an object to create
-	// exists, or that an object to replace is absent or has another version. Any other error means that the request
-	// failed, or that the kind is not served.
+	// Write creates an object without a resourceVersion, and replaces an object that has one. It returns the written
+	// object. Implementations may restrict or extend these requests. ErrConflict means that an object to create exists,
+	// or that an object to replace is absent or has another version. Any other error means that the request failed, or
+	// that the kind is not served.
 	Write(ctx context.Context, k Key, o *O) (Found[O], error)
 }
 
@@ -134,12 +135,12 @@ func (w *Writer[O]) Want(all map[Key]Desired[O]) {
 	w.with(func(q *queue[O]) { q.wants(all) })
 }
 
-// Replace implements Seen: it stores a complete list of the existing objects. The map must not be nil.
+// Replace implements Seen. It stores a complete list of the existing objects. The map must not be nil.
 func (w *Writer[O]) Replace(all map[Key]Found[O]) {
 	w.with(func(q *queue[O]) { q.replace(all) })
 }
 
-// Observe implements Seen: it stores the present state of one object, unless a newer version is known.
+// Observe implements Seen. It stores the present state of one object, unless a newer version is known.
 func (w *Writer[O]) Observe(k Key, f Found[O]) {
 	w.with(func(q *queue[O]) { q.observe(k, f) })
 }
@@ -160,7 +161,7 @@ type Problem struct {
 	Message string
 }
 
-// maxProblems bounds the objects that problems name; further ones are counted.
+// maxProblems bounds the number of objects that Problems names. Further objects are only counted.
 const maxProblems = 20
 
 // Problems returns the present problems of this process's term as leader. It returns nil outside of Run. The first
@@ -264,7 +265,7 @@ func (w *Writer[O]) take() (Key, *O) {
 	return w.queue.take(time.Now())
 }
 
-// idle waits for a change, for the duration wait at most.
+// idle waits for a change, at most for the given duration.
 func (w *Writer[O]) idle(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

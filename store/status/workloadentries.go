@@ -74,7 +74,7 @@ func (w *WorkloadEntries) There() (all []machines.WorkloadEntry, changed <-chan 
 	return all, w.changed
 }
 
-// note stores the present state of one entry. The parameter e is nil if the entry is absent.
+// note stores the present state of one entry. For an absent entry, the last argument is nil.
 func (w *WorkloadEntries) note(k Key, e *WorkloadEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +107,7 @@ func entryOf(k Key, e *WorkloadEntry) machines.WorkloadEntry {
 	return machines.WorkloadEntry{Name: machines.Name(k), Account: account}
 }
 
-// Follow implements API: it lists and watches the entries until ctx ends, and returns the context's error. It updates
+// Follow implements API. It lists and watches the entries until ctx ends, and returns the context's error. It updates
 // the result of There.
 func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], failed func(error)) error {
 	return follow(ctx, &w.entries, receiver[WorkloadEntry]{seen: noted{w, s}, failed: failed,
@@ -127,13 +127,13 @@ type noted struct {
 	seen    Seen[WorkloadEntry]
 }
 
-// Replace implements Seen: it stores a complete list.
+// Replace implements Seen. It stores a complete list.
 func (n noted) Replace(all map[Key]Found[WorkloadEntry]) {
 	n.entries.noteAll(all)
 	n.seen.Replace(all)
 }
 
-// Observe implements Seen: it stores the present state of one entry.
+// Observe implements Seen. It stores the present state of one entry.
 func (n noted) Observe(k Key, f Found[WorkloadEntry]) {
 	n.seen.Observe(k, f)
 	n.entries.note(k, f.Object)
@@ -148,7 +148,7 @@ func foundEntry(u *unstructured.Unstructured) (Key, Found[WorkloadEntry]) {
 	return Key{u.GetNamespace(), u.GetName()}, f
 }
 
-// Get implements API: it reads one entry, and updates the result of There. The Found of an absent entry is zero. An
+// Get implements API. It reads one entry, and updates the result of There. The Found of an absent entry is zero. An
 // error means that the request failed, or that Follow has not found a served version of the kind.
 func (w *WorkloadEntries) Get(ctx context.Context, k Key) (Found[WorkloadEntry], error) {
 	resource, _, err := w.entries.objects(k.Namespace)
@@ -168,11 +168,11 @@ func (w *WorkloadEntries) Get(ctx context.Context, k Key) (Found[WorkloadEntry],
 	return f, nil
 }
 
-// Write implements API: it sends the kind of request that e states, which may also delete the entry. The result of a
-// deletion has no Object. Deleting an absent entry succeeds. A created entry gets its WorkloadGroup as owner, and Write
-// sets the owner in e too. ErrConflict means that an entry to create exists, an entry to update is absent, or the
-// stored entry has another version. Any other error means that the WorkloadGroup is missing, the request failed, or
-// Follow has not found a served version of the kind.
+// Write implements API. It sends the kind of request that the given entry states, which may also delete the entry. The
+// result of a deletion has no Object. Deleting an absent entry succeeds. A created entry gets its WorkloadGroup as
+// owner. Write sets the owner in its argument too. ErrConflict means that an entry to create exists, an entry to update
+// is absent, or the stored entry has another version. Any other error means that the WorkloadGroup is missing, the
+// request failed, or Follow has not found a served version of the kind.
 func (w *WorkloadEntries) Write(ctx context.Context, k Key, e *WorkloadEntry) (Found[WorkloadEntry], error) {
 	resource, version, err := w.entries.objects(k.Namespace)
 	if err != nil {

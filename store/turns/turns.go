@@ -2,7 +2,9 @@
 // host with many requests does not delay the others. The requests of a host may belong to several parts, such as
 // tenants behind one client. The parts alternate within their host's turns.
 //
-// Owns: the order of turns. Reads: nothing. Never: trusts a client's statement.
+// Owns: the order of turns.
+// Reads: nothing.
+// Never: trusts a client's statement.
 package turns
 
 import (
@@ -82,9 +84,9 @@ func NewOfParts(atOnce, perHost, perPart int) *Line {
 }
 
 // Enter waits for a turn of a host without parts. If it returns true, the caller has a turn, and must call Leave once
-// with the same host. If gone is closed first, it returns false, and the caller has no turn. A free turn is granted at
-// once, even if gone is closed. A nil gone is never closed. If first is true, the request precedes all waiting requests
-// of the same host.
+// with the same host. If the channel is closed first, it returns false, and the caller has no turn. A free turn is
+// granted at once, even if the channel is closed. A nil channel is never closed. If the argument first is true, the
+// request precedes all waiting requests of the same host.
 func (l *Line) Enter(host netip.Prefix, first bool, gone <-chan struct{}) bool {
 	return l.EnterAs(Turn{Host: host, First: first}, gone)
 }
@@ -93,8 +95,8 @@ func (l *Line) Enter(host netip.Prefix, first bool, gone <-chan struct{}) bool {
 func (l *Line) Leave(host netip.Prefix) { l.LeaveAs(Turn{Host: host}) }
 
 // EnterAs waits for a turn. If it returns true, the caller has a turn, and must call LeaveAs once with the same Host
-// and Part. If gone is closed first, it returns false, and the caller has no turn. A free turn is granted at once, even
-// if gone is closed. A nil gone is never closed.
+// and Part. If the channel is closed first, it returns false, and the caller has no turn. A free turn is granted at
+// once, even if the channel is closed. A nil channel is never closed.
 func (l *Line) EnterAs(t Turn, gone <-chan struct{}) bool {
 	l.mu.Lock()
 	if l.free > 0 && l.room(t.part()) {
@@ -113,7 +115,7 @@ func (l *Line) EnterAs(t Turn, gone <-chan struct{}) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-turn.granted: // the turn was granted while gone was closed
+	case <-turn.granted: // the turn was granted while the channel was closed
 		l.end(t.part())
 	default:
 		l.remove(t.part(), own, place)
@@ -183,8 +185,9 @@ func (l *Line) end(p part) {
 	}
 }
 
-// next grants the free turn to the next host and part whose bounds permit a turn. If ahead is true, it considers only
-// hosts with a request that has Turn.Ahead. next reports whether a host got the turn. The caller has the lock.
+// next grants the free turn to the next host and part whose bounds permit a turn. If the argument ahead is true, next
+// considers only hosts with a request that has Turn.Ahead. The result reports whether a host got the turn. The caller
+// has the lock.
 func (l *Line) next(ahead bool) bool {
 	for at := l.order.Front(); at != nil; at = at.Next() {
 		q := at.Value.(*queue)

@@ -81,7 +81,7 @@ func (s *serverHosts) meets(host string) (n int) {
 	return n
 }
 
-// meets counts the hosts of a Gateway that intersect with a host of a VirtualService. The parameter namespace is the
+// meets counts the hosts of a Gateway that intersect with a host of a VirtualService. The first argument is the
 // VirtualService's namespace. Each intersection is a virtual host.
 func (g gateway) meets(namespace, host string) (n int) {
 	for _, of := range []string{"", namespace} {
@@ -104,9 +104,10 @@ func gatewaysOf(vs *networkingv1.VirtualService, key model.Key) (all []model.Key
 	return all
 }
 
-// copiesOf counts the copies of a VirtualService that do not depend on services: l.copies, and the virtual hosts at the
-// Gateways that it names. Each host of the VirtualService counts at least once for each Gateway, because the Gateway
-// may be created later. The function read is called with each fact that is used, and may be nil.
+// copiesOf counts the copies of a VirtualService that do not depend on services. These are Load.copies, and the virtual
+// hosts at the Gateways that the VirtualService names. Each host of the VirtualService counts at least once for each
+// Gateway, because the Gateway may be created later. The given function is called with each fact that is used, and may
+// be nil.
 func (x *Index) copiesOf(l Load, read func(Read)) int {
 	n := l.copies
 	for _, key := range l.gateways {
@@ -120,7 +121,7 @@ func (x *Index) copiesOf(l Load, read func(Read)) int {
 	return n
 }
 
-// endless is a weight beyond any budget, in KiB.
+// endless is a weight above every budget, in KiB.
 const endless = 1 << 30
 
 // met counts the virtual hosts of a VirtualService at one Gateway.

@@ -8,10 +8,10 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// selectors contains sums for one label: over the services (ServiceEntries and Kubernetes Services) that select
-// WorkloadEntries by the label, and over the subsets of their hosts. The weight of each service includes a fixed number
-// of WorkloadEntries (Index.room). Each WorkloadEntry beyond this number adds one endpoint for each host and port of
-// the service.
+// selectors contains sums for one label. The sums cover the services (ServiceEntries and Kubernetes Services) that
+// select WorkloadEntries by the label, and the subsets of their hosts. The weight of each service includes a fixed
+// number of WorkloadEntries (Index.room). Each WorkloadEntry beyond this number adds one endpoint for each host and
+// port of the service.
 type selectors struct {
 	chosen map[model.Key]choice
 	sums   map[int]Weight // sums of choice.copies, by choice.room
@@ -39,7 +39,8 @@ func selected(s *model.Service) (first label) {
 	return first
 }
 
-// machine returns the labels of a WorkloadEntry, in any order. For a Pod it returns nil, because Pods have no weight.
+// machine returns the labels of a WorkloadEntry, in no particular order. For a Pod it returns nil, because Pods have no
+// weight.
 func machine(w *model.Workload) (all []label) {
 	if !w.Spec.FromEntry() {
 		return nil
@@ -51,7 +52,8 @@ func machine(w *model.Workload) (all []label) {
 }
 
 // step rounds up to a number that has zeros after its first three binary digits. The result is at most a quarter larger
-// than n. So the rounded number of WorkloadEntries changes only four times while their number doubles.
+// than the argument. Therefore the rounded number of WorkloadEntries changes only four times while their number
+// doubles.
 func step(n int) int {
 	zeros := max(0, bits.Len(uint(n))-3)
 	return (n + 1<<zeros - 1) >> zeros << zeros

@@ -5,7 +5,9 @@
 //
 // Measure reads a record once. Index.Weigh computes the weight from the result and from facts about the other records.
 //
-// Owns: nothing; it is pure. Reads: store/model. Never: depends on the connected proxies.
+// Owns: nothing; it is pure.
+// Reads: store/model.
+// Never: depends on the connected proxies.
 package weight
 
 import "navarch.io/navarch/store/model"
@@ -23,7 +25,7 @@ const (
 	serverHost = 1
 )
 
-// Divisors: so many of the named things need 1 KiB.
+// Divisors. Each constant is the number of the named things that need 1 KiB together.
 const (
 	perAddress  = 2    // addresses among the domains of a virtual host, for each host and port
 	perSharing  = 64   // pairs of hosts that share an address, for each port

@@ -17,9 +17,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Clusters provides, for each other cluster, the token keys and reviews of the right to list Secrets (Access). Both
-// come from the API server of that cluster. Other clusters are all clusters except the config cluster, whose Istio
-// configuration the mesh uses. Safe for concurrent use.
+// Clusters provides the token keys of other clusters, and reviews of the right to list Secrets (Access). Both come from
+// the API server of the respective cluster. The other clusters are all clusters except the config cluster, which holds
+// the mesh's Istio configuration. Safe for concurrent use.
 type Clusters struct {
 	memory string // folder for saved keys; empty: keys are not saved
 	gone   func()
@@ -33,7 +33,7 @@ type otherCluster struct {
 	api    *apiserver.Client
 	keys   *attest.Keys
 	access *Access
-	stop   func() // ends the refreshing of its keys
+	stop   func() // ends the refreshing of keys
 }
 
 // NewClusters returns a Clusters that knows no cluster. The argument memory is the path of a folder that keeps the keys
@@ -53,8 +53,8 @@ func (c *Clusters) Take(servers map[string]*apiserver.Client) { c.taken.Put(serv
 
 // Run applies the maps of Take and refreshes the keys of all clusters until ctx ends, and then returns the error of
 // ctx. If the API client of a cluster has changed, the cluster's keys are fetched again. The previous keys stay valid
-// until a fetch has succeeded. If attest.NewKeys fails, Run applies no more maps and returns that error, at the latest
-// when ctx ends. Calls of Run must not overlap.
+// until a fetch has succeeded. If attest.NewKeys fails, Run applies no more maps. Run returns this error when the keys
+// of all clusters are no longer refreshed, at the latest when ctx ends. Calls of Run must not overlap.
 func (c *Clusters) Run(ctx context.Context) error {
 	var refreshing sync.WaitGroup
 	defer refreshing.Wait()
@@ -127,7 +127,7 @@ func (c *Clusters) forget(name string) {
 }
 
 // Issuer returns the issuer of a cluster's tokens. The Name of the TokenIssuer is empty, since it is fetched with the
-// keys. The result is false if the cluster is unknown, or if Run has not applied a map with the cluster yet.
+// keys. The second result is false if the cluster is unknown, or if Run has not applied a map with the cluster yet.
 func (c *Clusters) Issuer(cluster string) (attest.TokenIssuer, bool) {
 	r := (*c.now.Load())[cluster]
 	if r == nil {

@@ -26,7 +26,7 @@ const (
 	accountsKnown = 4096 // accounts whose rate is remembered
 )
 
-// Access determines by reviews of one API server whether service accounts may list Secrets. Safe for concurrent use.
+// Access asks one API server whether service accounts may list Secrets. Safe for concurrent use.
 type Access struct {
 	api  *apiserver.Client
 	pace *paces
@@ -37,7 +37,7 @@ func NewAccess(api *apiserver.Client) *Access {
 	return &Access{api: api, pace: newPaces(rate.NewLimiter(accessRate, accessBurst), accountRate, accountBurst, accountsKnown)}
 }
 
-// review is the used part of a SubjectAccessReview (k8s.io/api/authorization/v1).
+// review has those fields of a SubjectAccessReview (k8s.io/api/authorization/v1) that this package uses.
 type review struct {
 	APIVersion string       `json:"apiVersion"`
 	Kind       string       `json:"kind"`
@@ -69,8 +69,8 @@ type reviewStatus struct {
 // the account's tokens. MayListSecrets waits until the rate limits permit the request. It fails at once if the wait
 // would exceed the deadline of ctx. Other errors: ctx ends, the request fails, or an authoriser of the API server
 // failed and the right was neither granted nor denied. With an error the right is unknown, and the result allowed is
-// false. The result why is the reason of a refusal. It is empty if the right is granted, and with an error.
-func (a *Access) MayListSecrets(ctx context.Context, namespace, account string) (allowed bool, why string, err error) {
+// false. The result reason tells why the right is refused. It is empty if the right is granted, and with an error.
+func (a *Access) MayListSecrets(ctx context.Context, namespace, account string) (allowed bool, reason string, err error) {
 	if err := a.pace.wait(ctx, namespace+"/"+account); err != nil {
 		return false, "", fmt.Errorf("subject access review: not sent before the rate limits allow it: %w", err)
 	}
@@ -91,7 +91,7 @@ func (a *Access) MayListSecrets(ctx context.Context, namespace, account string) 
 		// An authoriser of the API server failed. It might have granted the right.
 		return false, "", fmt.Errorf("subject access review: %.300s", s.EvaluationError)
 	case s.Reason != "":
-		why = ": " + s.Reason
+		reason = ": " + s.Reason
 	}
-	return false, fmt.Sprintf("the API server does not let the account list Secrets of namespace %s%.300s", namespace, why), nil
+	return false, fmt.Sprintf("the API server does not let the account list Secrets of namespace %s%.300s", namespace, reason), nil
 }

@@ -21,7 +21,7 @@ type Change struct {
 	Last     int64     `json:"last"`
 	Since    time.Time `json:"since"`             // time of the commit of the first edit
 	Objects  []string  `json:"objects,omitempty"` // sorted, each as "KIND NAMESPACE/NAME" or "KIND NAME"
-	More     int       `json:"more,omitempty"`    // number of objects that a plan does not list; maximum of the plans
+	More     int       `json:"more,omitempty"`    // largest number of objects that one of the plans does not list
 	Replicas int       `json:"replicas"`          // number of replicas whose plans are in the item
 	Views    int       `json:"views"`             // affected views (groups of proxies with equal configuration), summed over replicas
 	// Affected counts the proxies whose configuration changed, including Refused and Gone. A proxy counts once for each

@@ -118,15 +118,15 @@ func Hash(node string) uint64 {
 	return h.Sum64()
 }
 
-// PartOf returns a replica's part, to which the caller adds Left and Back. The argument all has the connected proxies
-// of the replica for which Selects is true; PartOf does not check this. Sums counts all these proxies, and Items has
-// those in the window. PartOf does not change all.
-func (s *Selection) PartOf(all []Proxy) (part Proxies) {
-	for i := range all {
-		part.Sums.Add(&all[i])
+// PartOf returns a replica's part, to which the caller adds Left and Back. The argument proxies has the replica's
+// connected proxies for which Selects is true. PartOf does not check this. Sums counts all these proxies, and Items has
+// those in the window. PartOf does not change the slice proxies.
+func (s *Selection) PartOf(proxies []Proxy) (part Proxies) {
+	for i := range proxies {
+		part.Sums.Add(&proxies[i])
 	}
 	next := ""
-	part.Items, next = cut(s.Window, all, false, s.key)
+	part.Items, next = cut(s.Window, proxies, false, s.key)
 	part.More = next != ""
 	return part
 }

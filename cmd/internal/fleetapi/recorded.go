@@ -69,16 +69,16 @@ func (r Recorded) Encode() []byte {
 // list returns counts in the stored form.
 func list(c Counts) [3]int { return [3]int{c.InSync, c.Behind, c.Refusing} }
 
-// largest returns the counts of the first values in the order that Encode describes. The argument most limits the
-// number of values. All other values are counted under Others.
-func largest(counts map[string]Counts, most int) map[string][3]int {
+// largest returns the counts of the first values in the order that Encode describes. The argument limit is the maximum
+// number of values. All further values are counted under Others.
+func largest(counts map[string]Counts, limit int) map[string][3]int {
 	values := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		x, y := counts[a], counts[b]
 		return cmp.Or(cmp.Compare(y.Refusing, x.Refusing), cmp.Compare(y.Behind, x.Behind), cmp.Compare(y.InSync, x.InSync), cmp.Compare(a, b))
 	})
 	out, rest := map[string][3]int{}, Counts{}
 	for _, value := range values {
-		if len(out) >= most || len(value) > maxRecordedName || value == Others {
+		if len(out) >= limit || len(value) > maxRecordedName || value == Others {
 			rest = rest.plus(counts[value])
 			continue
 		}
@@ -134,8 +134,8 @@ func counted(l [3]int) (Counts, error) {
 }
 
 // MergeRecorded returns the answer of /api/v1/sums. It sorts its argument by Replica in place, and uses the slice as
-// Items of the answer. Sums adds up the replicas that are not Stopped. MergeRecorded sets only Sums and Items of the
-// answer.
+// Items of the answer. Sums adds up the counts of the replicas that are not Stopped. MergeRecorded sets only Sums and
+// Items of the answer.
 func MergeRecorded(all []RecordedSums) (a Answer[RecordedSums]) {
 	a.Sums, a.Items = &Sums{}, all
 	slices.SortFunc(all, func(a, b RecordedSums) int { return cmp.Compare(a.Replica, b.Replica) })

@@ -89,14 +89,13 @@ func (c *conn) Write(b []byte) (int, error) {
 
 // await waits until a credential is accepted, for the time Limiter.await at most. The bytes read so far may contain a
 // credential that is being verified. Verification takes milliseconds, unless the issuer's keys have to be fetched. If
-// no credential is accepted in time, await ends the connection. The argument why is the reason that is counted and
-// logged.
+// no credential is accepted in time, await ends the connection. The argument cause is counted and logged.
 //
 // If the client has not begun a call, await ends the connection at once. gRPC handles all bytes that it has read before
 // it reads further bytes. Without a call, the client's header list is therefore unfinished or too long for gRPC.
-func (c *conn) await(why reason) error {
+func (c *conn) await(cause reason) error {
 	if c.calls.Load() == 0 {
-		c.end(why)
+		c.end(cause)
 		return net.ErrClosed
 	}
 	timer := time.NewTimer(c.of.await())
@@ -106,7 +105,7 @@ func (c *conn) await(why reason) error {
 		return nil
 	case <-c.gone:
 	case <-timer.C:
-		c.end(why)
+		c.end(cause)
 	}
 	return net.ErrClosed
 }
@@ -119,8 +118,8 @@ func (c *conn) RemoteAddr() net.Addr { return c.address }
 //
 // A connection of a shared source (Limits.Shared) is also busy for a fixed time (Limiter.place) after it requested its
 // place, because other connections wait for its place. Steps of the handshake do not prolong the fixed time. So the
-// connections that wait for places get them in time. The result younger is true during the fixed time. It means that
-// all younger connections of the source are busy too, because their fixed times end later.
+// waiting connections get places in time. The result younger is true during the fixed time. It means that all younger
+// connections of the source are busy too, because their fixed times end later.
 func (c *conn) Busy(now time.Time) (busy, younger bool) {
 	within := func(since int64, patience time.Duration) bool {
 		return since != 0 && now.Sub(time.Unix(0, since)) < patience
@@ -174,16 +173,16 @@ func (c *conn) authenticated() {
 	c.free()
 }
 
-// end counts and logs a refusal for the reason why, and closes the connection. It does nothing if the connection has
-// ended, or if a credential was accepted on it.
-func (c *conn) end(why reason) {
+// end closes the connection, and counts and logs the cause. It does nothing if the connection has ended, or if a
+// credential was accepted on it.
+func (c *conn) end(cause reason) {
 	c.mu.Lock()
 	first := !c.ended && !c.shown.Load()
 	c.mu.Unlock()
 	if !first {
 		return
 	}
-	c.of.refuse(why, c)
+	c.of.refuse(cause, c)
 	_ = c.Close() // the client sees the end
 }
 

@@ -19,9 +19,9 @@ type following struct {
 	of *conn
 }
 
-// holdStep is the change, in bytes of incomplete messages, that a connection reports to its Holder
-// (partial.Messages.Change). Acknowledgements and certificate requests are smaller, so they never take the Holder's
-// lock.
+// A connection tells its Holder the number of bytes of its incomplete messages. It does so after each change by
+// holdStep (partial.Messages.Change). The Holder limits the cost of an authenticated connection. Acknowledgements and
+// certificate requests are smaller, so they never take the Holder's lock.
 const holdStep = 64 << 10
 
 // workStep is the smallest cost of frames that is reported to the Holder, in the units of partial.Messages.Work. A few
@@ -82,8 +82,8 @@ func (c *conn) excess() reason {
 	return ""
 }
 
-// hold reports a change of the bytes of incomplete messages to the Holder. A connection without an accepted credential
-// has no Holder, but Limits.Bytes limits its bytes.
+// hold reports a change in the number of bytes of incomplete messages to the Holder. A connection without an accepted
+// credential has no Holder, but Limits.Bytes limits its bytes.
 func (c *conn) hold() {
 	if change := c.messages.Change(holdStep); change != 0 {
 		c.mu.Lock()

@@ -1,8 +1,8 @@
 // Package preauth limits the cost of gRPC connections on which no credential was accepted yet. It bounds the number of
 // such connections, in total and from one source (an IPv4 address or an IPv6 /64). It also bounds their duration, bytes
-// and calls, and orders the computation of their handshakes. On all connections, it bounds the size of messages, and
-// refuses compressed messages. The interface Holder limits the further cost of an authenticated connection. The Holder
-// of a connection receives the number of bytes of incomplete messages, and the cost of frames.
+// and calls, and limits the handshakes that are computed at once. On all connections, it bounds the size of messages,
+// and refuses compressed messages. The interface Holder limits the further cost of an authenticated connection. The
+// Holder of a connection receives the number of bytes of incomplete messages, and the cost of frames.
 //
 // A connection is unauthenticated until its client certificate is admitted in the handshake, or until a call on the
 // connection is authenticated (Authenticated). Until then it occupies one of a limited number of places.
@@ -11,9 +11,9 @@
 // Reads: addresses of peers, numbers of bytes.
 // Never: verifies a credential; decides which callers are admitted.
 //
-// A Limiter wraps the listener, the TLS credentials and the calls of each gRPC address of navarchd. A call finds its
-// connection by the peer's address. For an authenticated connection, only these limits apply: those of header lists, of
-// concurrent streams (100), of messages, and of its Holder.
+// Each gRPC address of navarchd has a Limiter, which wraps its listener, its TLS credentials and its calls. A call
+// finds its connection by the peer's address. For an authenticated connection, only these limits apply: those of header
+// lists, of concurrent streams (100), of messages, and of its Holder.
 //
 // gRPC reads the message of a unary method before a handler can authenticate the caller. Methods that need a credential
 // are therefore registered as streams (ca/serve/call.go), which are identical on the wire.
@@ -50,7 +50,7 @@ type Limits struct {
 	// A busy connection is not closed in favour of another connection of its source. A connection of a shared source is
 	// also busy for the first fifth of Credential.
 	Progress time.Duration
-	Bytes    int // bytes that the client sends, with the handshake; default: 32 KiB. Certificate and token need 20 KiB
+	Bytes    int // bytes that the client sends, including the handshake; default: 32 KiB. Certificate and token need 20 KiB
 	// Frames is the number of HTTP/2 frames on one connection; default: 64. Each frame costs work, however small it is.
 	// The call with the credential is among the first ten frames.
 	Frames  int

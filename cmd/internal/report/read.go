@@ -55,7 +55,7 @@ type Process struct {
 	Pages   map[string]json.RawMessage // the other *.json entries, by name without the ending; not nil
 }
 
-// bounded reads at most left bytes. Each further Read fails, even at the end of the input.
+// bounded is a reader of at most left bytes. Each further Read fails, even at the end of the input.
 type bounded struct {
 	r    io.Reader
 	left int64
@@ -82,13 +82,14 @@ type reader struct {
 	proxies, texts, refusals int
 }
 
-// Read decodes an archive up to its end. The archive may come from an untrusted source, so l limits it. Unknown entries
-// are skipped. Several entries may have the same name. The proxies of all entries proxies.jsonl of a process are
-// joined. Read uses the first records.bin of the archive. Of other entries with the same name, it uses the last one.
+// Read decodes an archive up to its end. The archive may come from an untrusted source, so the argument l limits its
+// size. Unknown entries are skipped. Several entries may have the same name. The proxies of all entries proxies.jsonl
+// of a process are joined. Read uses the first records.bin of the archive. Of other entries with the same name, it uses
+// the last one.
 //
 // Read fails if r fails or is not gzip or tar, if a limit is exceeded, or if an entry is damaged or not a regular file.
-// It also fails if Index.Schema is not Schema, or if index.json or the process.json of a process is missing. Errors
-// about an entry name the entry. With an error the Report is nil.
+// It also fails if Index.Schema differs from the constant Schema, or if index.json or the process.json of a process is
+// missing. Errors about an entry name the entry. With an error the Report is nil.
 func Read(r io.Reader, l Limits) (*Report, error) {
 	compressed := &bounded{r, l.Compressed, fmt.Sprintf("%d bytes compressed", l.Compressed)}
 	gz, err := gzip.NewReader(bufio.NewReaderSize(compressed, 1<<16))
@@ -241,11 +242,11 @@ func take(left *int64, size int64) error {
 	return nil
 }
 
-// decode decodes a JSON entry. It fails if the size of the entry exceeds the argument most. decode replaces the value
+// decode decodes a JSON entry. It fails if the size of the entry exceeds the argument limit. decode replaces the value
 // of an earlier entry, and subtracts the size from the bytes that are left for entries of this kind.
-func decode[T any](r io.Reader, size, most int64, left *int64, into *T) error {
-	if size > most {
-		return fmt.Errorf("%d bytes, at most %d", size, most)
+func decode[T any](r io.Reader, size, limit int64, left *int64, into *T) error {
+	if size > limit {
+		return fmt.Errorf("%d bytes, at most %d", size, limit)
 	}
 	if err := take(left, size); err != nil {
 		return err

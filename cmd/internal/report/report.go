@@ -39,7 +39,7 @@ import (
 // Schema names the form of the archive, in Index.Schema. Read refuses archives with another schema.
 const Schema = "navarch.io/report/v1"
 
-// Contents names the extent of an archive: Full or Brief.
+// Contents tells how much an archive contains: Full or Brief.
 type Contents string
 
 // The contents of archives.
@@ -156,8 +156,8 @@ func (p *Proxy) Statuses() (types [xds.NumTypes]inspect.TypeStatus) {
 	return types
 }
 
-// Ill reports whether a proxy has faults. The result refuses means that the proxy refuses a version of a resource, or
-// that a version is withheld from the proxy. The result behind means that a subscribed type is not synced.
+// Ill reports whether a proxy has faults. The result refuses is true if the proxy refuses a version of a resource, or
+// if a version is withheld from the proxy. The result behind is true if a subscribed type is not synced.
 func (p *Proxy) Ill() (refuses, behind bool) {
 	for _, s := range p.Types {
 		refuses = refuses || len(s.Refused)+len(s.Withheld) > 0

@@ -23,7 +23,7 @@ type Sets struct {
 }
 
 // Add adds the resources of one proxy, and returns the number of its set. The numbers count the calls from 0. Sets
-// retains the resources, which must not change, but not the slices. Resources are compared by pointer.
+// retains the resources, but not the slices. The resources must not change. Resources are compared by pointer.
 func (s *Sets) Add(held inspect.Resources) int {
 	if s.ids == nil {
 		s.ids, s.listIDs = map[*xds.Resource]uint64{}, map[string]uint64{}
@@ -143,7 +143,7 @@ func (c *cursor) number(most uint64, what string) uint64 {
 }
 
 // count decodes a number of elements. It subtracts the number from *left, which limits the elements in the rest of the
-// archive. Each element has at least `size` bytes.
+// archive. Each element has at least as many bytes as the argument size states.
 func (c *cursor) count(left *int, size int64, what string) int {
 	n := int(c.number(uint64(max(*left, 0)), what)) // #nosec G115 -- at most *left
 	if int64(n) > c.left/size {

@@ -38,7 +38,8 @@ func NewWriter(when time.Time) *Writer {
 }
 
 // NewPart returns a writer of entries in the folder of one process. The folder has the name of the process, but without
-// leading dots, and with _ for characters that are unusual in file names. The second argument is that of NewWriter.
+// leading dots, and with _ for characters that are unusual in file names. The argument when is the modification time of
+// the entries, as in NewWriter.
 func NewPart(process string, when time.Time) *Writer {
 	w := NewWriter(when)
 	w.in = processes + fileName(process) + "/"
@@ -119,8 +120,8 @@ func (w *Writer) Records(s *mirror.Snapshot) error {
 // NoKey replaces the private key in a Secret's record, because archives never have private keys.
 const NoKey = "not in a report"
 
-// publicRecord returns a record without private keys and credentials. r is not changed. If nothing is cut, the result
-// is r itself, except for a Secret.
+// publicRecord returns a record without private keys and credentials. r is not changed. A Secret is always copied. For
+// other records, the result is r itself if nothing is cut.
 func publicRecord(r model.Record) (model.Record, error) {
 	key := r.Meta().Key
 	if s, is := r.(*model.Secret); is {

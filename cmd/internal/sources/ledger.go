@@ -216,8 +216,8 @@ func (l *Ledger) most() (most *source, protected bool) {
 	return most, false
 }
 
-// oldest returns the source's oldest entry. If busy is false, it skips busy entries. The result is nil if no entry is
-// left.
+// oldest returns the source's oldest entry. If busy is false, it skips busy entries. The result is nil if there is no
+// such entry.
 func (s *source) oldest(busy bool) *Entry {
 	now := time.Now()
 	for at := s.Front(); at != nil; at = at.Next() {

@@ -21,9 +21,9 @@ var (
 )
 
 // SameMachine reports whether a request was made on this machine, for example through kubectl port-forward. RemoteAddr
-// must be a loopback address with a port. The result is false if a proxy may have forwarded the request. Such a request
-// comes from 127.0.0.6, or has a header that proxies add, for example X-Forwarded-For or X-Request-Id, even with an
-// empty value.
+// must be a loopback address with a port. The result is false if a proxy may have forwarded the request. The signs of a
+// proxy are the address 127.0.0.6, and a header that proxies add, for example X-Forwarded-For or X-Request-Id. The
+// header counts even if its value is empty.
 func SameMachine(r *http.Request) bool {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -107,8 +107,8 @@ func Guard(hosts Hosts, h http.Handler) http.Handler {
 }
 
 // foreign returns the reason why a request may come from a page of another site, or nil if it does not. Browsers send
-// Sec-Fetch-Site to loopback and over TLS (https://www.w3.org/TR/fetch-metadata/). They send Origin with CORS requests,
-// and with methods other than GET and HEAD. Other clients usually send neither header.
+// Sec-Fetch-Site to loopback addresses and over TLS (https://www.w3.org/TR/fetch-metadata/). They send Origin with CORS
+// requests, and with methods other than GET and HEAD. Other clients usually send neither header.
 func foreign(hosts Hosts, r *http.Request) error {
 	if !hosts.has(r.Host) {
 		return fmt.Errorf("host %.200q is not a name of this server: use localhost, a loopback address, or a "+

@@ -12,9 +12,9 @@ import (
 // these answers is finished.
 var ErrBusy = errors.New("too many requests at once: try again when they are answered")
 
-// After each answer, the tenant's next answer waits for 9 times the duration of making the first one, at most 4 min.
-// The most expensive answers are previews. A preview takes at most 25 s, so the pause after it is below 4 min. Previews
-// for one tenant thus use at most a tenth of the time of a processor.
+// The answers for one tenant (Question.Tenant) are separated by pauses. A pause lasts 9 times as long as the making of
+// the answer before it, at most 4 min. The most expensive answers are previews. A preview takes at most 25 s, so the
+// pause after it is below 4 min. Previews for one tenant thus use at most a tenth of the time of a processor.
 const (
 	pauses       = 9
 	longestPause = 4 * time.Minute
@@ -50,8 +50,8 @@ func NewTurns(atOnce, perCaller int) *Turns {
 
 // Question describes a request for an answer. Caller is the name by which the unfinished answers of one caller are
 // counted; the empty name is a caller too. The answers for one non-empty Tenant are made one at a time; an empty Tenant
-// sets no such limit. Costly answers count for atOnce of NewTurns. Answers with a Place count for the capacity of Place
-// instead, so that they never keep costly answers waiting.
+// sets no such limit. NewTurns limits the costly answers without a Place that are made at once. The answers with a
+// Place are limited by the capacity of Place alone, so they never keep other costly answers waiting.
 type Question struct {
 	Caller, Tenant string
 	Costly         bool
@@ -104,8 +104,8 @@ func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
 	})}, nil
 }
 
-// tenantsTurn waits for a tenant's turn; without a tenant it returns at once. The function rest frees the turn for the
-// tenant's next answer after a pause. The error wraps the error of ctx.
+// tenantsTurn waits for a tenant's turn; without a tenant it returns at once. The result rest is a function. It frees
+// the turn for the tenant's next answer after the given pause. The error wraps the error of ctx.
 func (t *Turns) tenantsTurn(ctx context.Context, name string) (rest func(time.Duration), err error) {
 	if name == "" {
 		return func(time.Duration) {}, nil

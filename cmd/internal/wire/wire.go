@@ -1,7 +1,7 @@
 // Package wire has the common parts of the start of each command: signals, loggers, memory limits, and flags that the
 // environment may set.
 //
-// Owns: nothing. Reads: the environment, signals. Never: depends on the command.
+// Owns: nothing. Reads: the environment, signals. Never: depends on which command runs.
 package wire
 
 import (
@@ -56,8 +56,9 @@ func Main(cmd *cobra.Command) {
 }
 
 // Logger returns a logger that writes records of level and above to w, in the format "text" or "json". level has the
-// form of obs.Level. If it states levels for scopes other than "default" and "all", Logger logs a warning. The error
-// names the level or format that does not exist. With an error the logger is nil.
+// form of obs.Level. A scope is a named group of log lines. If the argument level states levels for scopes other than
+// "default" and "all", Logger logs a warning. The error names the level or format that does not exist. With an error
+// the logger is nil.
 func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	l, scopes, err := obs.Level(level)
 	if err != nil {
@@ -78,8 +79,9 @@ func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 }
 
 // ScopedLogger returns a logger that writes text to w, and the levels of its scopes, which may change later. level has
-// the form of obs.NewLevels. If it states levels for unknown scopes, ScopedLogger logs a warning. The error names the
-// level that does not exist. With an error the other results are nil.
+// the form of obs.NewLevels. A scope is a named group of log lines. If the argument level states levels for unknown
+// scopes, ScopedLogger logs a warning. The error names the level that does not exist. With an error the other results
+// are nil.
 func ScopedLogger(w io.Writer, level string) (*slog.Logger, *obs.Levels, error) {
 	levels, unknown, err := obs.NewLevels(level)
 	if err != nil {

@@ -96,8 +96,8 @@ func (c *cache) put(k key, reply *dns.Msg) {
 
 // lifetime returns the time for which an answer may be stored. For a positive answer this is the least TTL of its
 // answer section. For an empty or NXDOMAIN answer it is also limited by the SOA record (RFC 2308 section 5). Zero means
-// that the answer must not be stored. Such an answer is truncated, has a response code other than NOERROR and NXDOMAIN,
-// is negative without an SOA record, or has a TTL of zero.
+// that the answer must not be stored. The reasons are: the answer is truncated, has a response code other than NOERROR
+// and NXDOMAIN, is negative without an SOA record, or has a TTL of zero.
 func lifetime(reply *dns.Msg) time.Duration {
 	if reply.Truncated || reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError {
 		return 0

@@ -30,7 +30,7 @@ type forwarder struct {
 	own map[netip.AddrPort]int // pending queries by the local address of their socket
 }
 
-// newForwarder returns a forwarder to the first maxServers servers, which must not change.
+// newForwarder returns a forwarder to the first maxServers elements of servers. The slice must not change.
 func newForwarder(servers []string) *forwarder {
 	f := &forwarder{servers: servers[:min(len(servers), maxServers)], cache: newCache(), own: map[netip.AddrPort]int{}}
 	f.resting.until = map[asking]time.Time{}
@@ -52,11 +52,11 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// exchange returns the answer to a query from the cache, or else from the Pod's DNS servers. With stream, it sends the
-// query over TCP. It tries one server after the other, until a server answers with a code other than SERVFAIL and
-// REFUSED. Servers with a recorded timeout come last. To find out whether such a server answers again, exchange also
-// sends it a query in the background, once in restFor. The error joins the errors of all servers, or states that no
-// server is known.
+// exchange returns the answer to a query from the cache, or else from the Pod's DNS servers. If stream is true, it
+// sends the query over TCP. It tries one server after the other, until a server answers with a code other than SERVFAIL
+// and REFUSED. Servers with a recorded timeout come last. To find out whether such a server answers again, exchange
+// also sends it a query in the background, at most once in each period restFor. The error joins the errors of all
+// servers, or states that no server is known.
 func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	key, cacheable := keyOf(query)
 	if cacheable {
@@ -89,8 +89,9 @@ func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	return nil, errors.Join(errs...)
 }
 
-// try sends the query to one server and records whether the server timed out. After any other outcome, even another
-// error, later queries try the server in the order of resolv.conf again. Such errors cost no time.
+// try sends the query to one server and records whether the server timed out. After any other outcome, later queries
+// try the server in the order of resolv.conf again. The outcome may be another error, because errors other than
+// timeouts cost no time.
 func (f *forwarder) try(query *dns.Msg, server string, stream bool) (*dns.Msg, error) {
 	reply, err := f.ask(query, server, stream)
 	var failure net.Error

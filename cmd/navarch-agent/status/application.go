@@ -156,7 +156,7 @@ func (b *beginning) Write(p []byte) (int, error) {
 // Run probes the application until ctx ends, and returns ctx.Err(). It calls report with nil when the application
 // becomes healthy. It calls report with the reason, in at most 512 bytes, when the application becomes unhealthy. The
 // application becomes healthy after successThreshold consecutive successes, and unhealthy after failureThreshold
-// consecutive failures. Before the first call it is neither. Run waits for report to return before the next probe.
+// consecutive failures. Before the first report it is neither. Run waits for report to return before the next probe.
 func (a *Application) Run(ctx context.Context, report func(wrong error)) error {
 	if err := pause(ctx, time.Duration(a.probe.GetInitialDelaySeconds())*time.Second); err != nil {
 		return err

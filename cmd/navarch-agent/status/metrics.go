@@ -76,9 +76,9 @@ type page struct {
 	err    error              // reason why the page cannot be merged; nil: it can
 }
 
-// metrics writes the agent's metrics, then Envoy's page, then the application's pages, without buffering whole pages. A
-// source that fails is counted and left out, or cut off after a whole line. The other sources are still written. The
-// application's pages come last and determine the format, as in Istio's agents.
+// metrics writes the agent's metrics, then Envoy's page, then the application's pages, without buffering whole pages.
+// The page of a failing source is left out or cut off after a whole line, and the failure is counted. The other pages
+// are still written. The application's pages come last and determine the format, as in Istio's agents.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	all := budget(r.Header.Get(timeoutHeader))
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(all))
@@ -131,7 +131,7 @@ func (s *Server) countFailure(source string, err error) bool {
 }
 
 // copyEnvoy writes Envoy's page to w, with Istio's names and labels for request metrics. It returns an error if the
-// page cannot be read or w cannot be written. In the second case the error wraps errWrite.
+// page cannot be read. If w cannot be written, the error wraps errWrite.
 func (s *Server) copyEnvoy(envoy page, w io.Writer) error {
 	spelled := istiometrics.NewPage(w, s.cfg.Workload)
 	err := envoy.copyTo(spelled, maxPage)
@@ -156,13 +156,13 @@ func (s *Server) writeOwn(w io.Writer) error {
 	return err
 }
 
-// fetch requests a page from one source. formats is the value of the request's Accept header. The parameter from has
-// the headers of the scraper's request. The parameter first is the time limit for the beginning of the response. The
-// body may be read until ctx ends. page.err is set if there is no response, or if the response has a status other than
-// 200, a compressed body, or a content type that cannot be merged.
-func (s *Server) fetch(ctx context.Context, url, formats string, from http.Header, first time.Duration) page {
+// fetch requests a page from one source. The parameter formats is the value of the request's Accept header. The
+// parameter scraper has the headers of the scraper's request. The response must begin within the duration wait. Its
+// body may be read until ctx ends. The result's err is set if there is no response, or if the response has a status
+// other than 200, a compressed body, or a content type that cannot be merged.
+func (s *Server) fetch(ctx context.Context, url, formats string, scraper http.Header, wait time.Duration) page {
 	ctx, cancel := context.WithCancel(ctx)
-	late := time.AfterFunc(first, cancel)
+	late := time.AfterFunc(wait, cancel)
 	defer late.Stop()
 	fail := func(err error) page {
 		cancel()
@@ -174,7 +174,7 @@ func (s *Server) fetch(ctx context.Context, url, formats string, from http.Heade
 	}
 	req.Header.Set("Accept", formats)
 	for _, h := range []string{"User-Agent", timeoutHeader} {
-		if v := from.Get(h); v != "" {
+		if v := scraper.Get(h); v != "" {
 			req.Header.Set(h, v)
 		}
 	}

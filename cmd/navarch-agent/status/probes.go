@@ -29,8 +29,9 @@ const (
 	maxTimeout     = maxBudget // a minute; the server allows 5 s more for a response (limits)
 )
 
-// Probes contains the probes of the application by the path that the kubelet requests from the agent. Paths are
-// /app-health/CONTAINER/ with livez, readyz or startupz, and /app-lifecycle/CONTAINER/ with prestopz or poststartz.
+// Probes contains the probes of the application by the path that the kubelet requests from the agent. The paths are
+// /app-health/CONTAINER/NAME (NAME is livez, readyz or startupz) and /app-lifecycle/CONTAINER/NAME (NAME is prestopz or
+// poststartz).
 type Probes map[string]Probe
 
 // Probe is a probe or lifecycle hook of the application. In the Pod, sidecar injection has replaced the original probe
@@ -83,7 +84,7 @@ func (p *port) UnmarshalJSON(b []byte) error {
 
 // ParseProbes parses the variable ISTIO_KUBE_APP_PROBERS, which is a JSON object from path to probe. For a blank text
 // and for null it returns nil, nil. ParseProbes returns an error for invalid JSON, an invalid port, or a path or probe
-// in another form than the injector's. The error for a path or probe names the first such path in sorted order.
+// that sidecar injection does not produce. The error for a path or probe names the first such path in sorted order.
 func ParseProbes(text string) (Probes, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -102,7 +103,7 @@ func ParseProbes(text string) (Probes, error) {
 
 var endings = map[string][]string{"app-health": {"livez", "readyz", "startupz"}, "app-lifecycle": {"prestopz", "poststartz"}}
 
-// check returns an error if the path or the probe has another form than the injector's.
+// check returns an error if sidecar injection does not produce such a path or probe.
 func (p Probe) check(path string) error {
 	part := strings.Split(path, "/")
 	if len(part) != 4 || part[0] != "" || part[2] == "" || !slices.Contains(endings[part[1]], part[3]) {
@@ -210,12 +211,13 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// ask carries out a probe and returns the status and body for the kubelet. The parameter from is the kubelet's request.
-// An error means that the probe failed. A complete HTTP response is no error, whatever its status.
-func (p *prober) ask(ctx context.Context, probe Probe, from *http.Request) (code int, body []byte, err error) {
+// ask carries out a probe and returns the status and body for the kubelet. The parameter incoming is the kubelet's
+// request. A complete HTTP response with any status is a result, not an error. Every other failure of a probe is an
+// error.
+func (p *prober) ask(ctx context.Context, probe Probe, incoming *http.Request) (code int, body []byte, err error) {
 	switch {
 	case probe.HTTP != nil:
-		return p.http(ctx, probe.HTTP, from)
+		return p.http(ctx, probe.HTTP, incoming)
 	case probe.TCP != nil:
 		c, err := p.dial(ctx, "tcp", p.address(probe.TCP.Port))
 		if err == nil {
@@ -223,7 +225,7 @@ func (p *prober) ask(ctx context.Context, probe Probe, from *http.Request) (code
 		}
 		return http.StatusOK, nil, err
 	default:
-		return http.StatusOK, nil, p.grpc(ctx, probe.GRPC, kubelet(from))
+		return http.StatusOK, nil, p.grpc(ctx, probe.GRPC, kubelet(incoming))
 	}
 }
 

@@ -28,7 +28,7 @@ import (
 const (
 	prefix = "istio_agent_" // as in Istio's agents
 
-	maxScrapes = 4  // concurrent requests for metrics; type turns handles requests above the limit
+	maxScrapes = 4  // concurrent requests for metrics; the type turns handles requests above the limit
 	maxProbes  = 32 // concurrent probes
 )
 

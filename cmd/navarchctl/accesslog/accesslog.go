@@ -2,7 +2,7 @@
 //
 // Owns: nothing.
 // Reads: untrusted text.
-// Never: accepts a line with another number of fields, or with an invalid request or status.
+// Never: accepts a line with a wrong number of fields, or with an invalid request or status.
 package accesslog
 
 import (

@@ -11,17 +11,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// atOnce is the number of rights that are checked concurrently. listed is the maximum number of elements in the
-// result of the function some.
+// atOnce is the number of rights that are checked concurrently. listed is the maximum number of elements that the
+// function some writes out.
 const (
 	atOnce = 8
 	listed = 6
 )
 
-// ask checks rights, each by a call of the function `about`. It adds one result for the required rights, and one result
-// for each optional feature that lacks a right. If the API server fails, it adds only the result for that error
-// (cannot). All results are about the subject `check`. If rights are missing, results contain the advice `do`.
-func (k *checker) ask(ctx context.Context, check subject, all []question, do string, about func(context.Context, question) (bool, error)) {
+// ask checks rights, each by a call of the function in the parameter query. It adds one result for the required rights,
+// and one result for each optional feature that lacks a right. If the API server fails, it adds only the result for
+// that error (cannot). The parameter check is the subject of all results. If rights are missing, the results contain
+// the text in the parameter advice.
+func (k *checker) ask(ctx context.Context, check subject, all []question, advice string, query func(context.Context, question) (bool, error)) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	allowed := make([]bool, len(all))
@@ -29,7 +30,7 @@ func (k *checker) ask(ctx context.Context, check subject, all []question, do str
 	asking.SetLimit(atOnce)
 	for i, q := range all {
 		asking.Go(func() (err error) {
-			allowed[i], err = about(ctx, q)
+			allowed[i], err = query(ctx, q)
 			return err
 		})
 	}
@@ -49,13 +50,13 @@ func (k *checker) ask(ctx context.Context, check subject, all []question, do str
 		}
 	}
 	if len(missing) > 0 {
-		k.add(check.count(len(missing)), Failure, "missing: "+some(missing), do)
+		k.add(check.count(len(missing)), Failure, "missing: "+some(missing), advice)
 	} else {
 		k.add(check.count(0), OK, fmt.Sprintf("%d rights checked, no required right is missing", len(all)), "")
 	}
 	for _, what := range sorted(without) {
 		if k.Pre { // Kubernetes prevents granting rights that one does not have
-			k.add(check.with(", for "+what).count(len(without[what])), Warning, "missing: "+some(without[what]), do+", or do without")
+			k.add(check.with(", for "+what).count(len(without[what])), Warning, "missing: "+some(without[what]), advice+", or do without")
 		} else {
 			k.add(check.with(", for "+what).count(len(without[what])), OK, "not granted, so the leader goes without: "+some(without[what]), "")
 		}

@@ -62,10 +62,11 @@ type notCalled struct{ why string }
 // Error implements error.
 func (n *notCalled) Error() string { return n.why }
 
-// attempt creates an object by a dry run, and decodes the response into a value. The argument names has the webhooks
-// that should be called. The result refused is true if one of them denied the object. A denial is not an error. The
-// error is *notCalled if the API server could not call one of these webhooks. Other errors are those of the API server.
-func (k *checker) attempt(ctx context.Context, path string, object, into any, names []string) (refused bool, err error) {
+// attempt creates an object by a dry run, and decodes the response into the value to which the argument into points.
+// The argument webhooks has the names of the webhooks that should be called. The result refused is true if one of them
+// denied the object. A denial is not an error. The error is *notCalled if the API server could not call one of these
+// webhooks. Other errors are those of the API server.
+func (k *checker) attempt(ctx context.Context, path string, object, into any, webhooks []string) (refused bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err = k.API.Do(ctx, http.MethodPost, path+"?dryRun=All", object, into)
@@ -73,7 +74,7 @@ func (k *checker) attempt(ctx context.Context, path string, object, into any, na
 	if !errors.As(err, &no) {
 		return false, err
 	}
-	for _, name := range names {
+	for _, name := range webhooks {
 		switch {
 		case strings.Contains(no.Message, fmt.Sprintf("admission webhook %q denied the request", name)):
 			return true, nil
@@ -84,8 +85,8 @@ func (k *checker) attempt(ctx context.Context, path string, object, into any, na
 	return false, err
 }
 
-// refuses tests the ValidatingWebhookConfiguration at path. The result found describes the success. The error is
-// *notCalled if the webhook was not called. Other errors are those of the API server.
+// refuses tests the ValidatingWebhookConfiguration at path. If the test succeeds, the result named found describes it.
+// The error is *notCalled if the webhook was not called. Other errors are those of the API server.
 func (k *checker) refuses(ctx context.Context, path string) (found string, err error) {
 	of := &unstructured.Unstructured{}
 	if err := k.get(ctx, path, &of.Object); err != nil {
@@ -99,9 +100,9 @@ func (k *checker) refuses(ctx context.Context, path string) (found string, err e
 	return "the webhook refused a dry run, as it should", err
 }
 
-// injects tests the MutatingWebhookConfiguration at path. The result found describes the success. The error is
-// *notCalled if the webhook was not called. Other errors: the webhook selects no Pod (selected) or refused the Pod, or
-// the API server fails.
+// injects tests the MutatingWebhookConfiguration at path. If the test succeeds, the result named found describes it.
+// The error is *notCalled if the webhook was not called. Other errors: the webhook selects no Pod (selected) or refused
+// the Pod, or the API server fails.
 func (k *checker) injects(ctx context.Context, path string) (found string, err error) {
 	var of admissionregistrationv1.MutatingWebhookConfiguration
 	if err := k.get(ctx, path, &of); err != nil {

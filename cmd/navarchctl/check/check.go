@@ -2,8 +2,8 @@
 // checks the API server, rights, the definitions of Istio's kinds, and gateways. For each revision it checks the
 // leader, the replicas, webhooks, clocks, etcd, and whether a workload would get a certificate and its configuration.
 //
-// Owns: the list of checks, and the text of each result. Reads: the API server, and each replica's debug pages, CA and
-// xDS server.
+// Owns: the list of checks, and the text of each result.
+// Reads: the API server, and each replica's debug pages, CA and xDS server.
 // Never: changes anything, except that the API server issues a token for the check, valid for a quarter of an hour. The
 // check obtains no certificate, because a rotation of the mesh's roots would wait for the certificate's expiry.
 package check
@@ -69,8 +69,10 @@ type Replica struct {
 
 // Config selects the control plane to examine.
 type Config struct {
-	API                 *apiserver.Client
-	Namespace, Revision string // those of the control plane; empty Revision: all revisions, or with Pre "default"
+	API *apiserver.Client
+	// Namespace and Revision select the control plane. An empty Revision selects all revisions, or with Pre the
+	// revision "default".
+	Namespace, Revision string
 	// Pre selects the checks before an installation. Replicas are not examined.
 	Pre bool
 	// Upgrade is the version that is to be installed; empty: no upgrade. With Pre, Upgrade has no effect. Tool is the
@@ -145,8 +147,8 @@ func (k *checker) add(of subject, status Status, found, do string) {
 	k.results = append(k.results, of.result(k.prefix, status, found, do))
 }
 
-// result returns the result of a check. The result's text begins with prefix. If the subject has no figure, the
-// status determines the figure (usual).
+// result returns the result of a check. The result's text begins with prefix. If the subject has no figure, the status
+// determines the figure (map usual).
 func (s subject) result(prefix string, status Status, found, do string) Result {
 	return Result{Check: prefix + s.text, Name: s.name, Status: status, Limit: Limits[s.name], Figure: cmp.Or(s.figure, usual[status]),
 		Found: found, Do: do, Remedy: Page + "#" + string(s.name)}

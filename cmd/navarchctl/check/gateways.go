@@ -169,12 +169,12 @@ func (k *checker) may(ctx context.Context, namespace, account string, right *aut
 	return review.Status.Allowed, err
 }
 
-// accountReview returns the SubjectAccessReview that asks whether a service account has a right. The right concerns a
-// resource (the argument of) or a path. The other argument is nil.
-func accountReview(namespace, name string, of *authorizationv1.ResourceAttributes,
+// accountReview returns the SubjectAccessReview that asks whether a service account has a right. The right concerns
+// either a resource or a path. The other one of these two arguments is nil.
+func accountReview(namespace, name string, resource *authorizationv1.ResourceAttributes,
 	path *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReview {
 	return authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		ResourceAttributes: of, NonResourceAttributes: path,
+		ResourceAttributes: resource, NonResourceAttributes: path,
 		User:   "system:serviceaccount:" + namespace + ":" + name,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}}}
 }

@@ -83,7 +83,7 @@ type process struct {
 	annotations map[string]string
 }
 
-// processes connects to the ready Pods with one of the roles.
+// processes returns the ready Pods that have at least one of the given roles.
 func (k *checker) processes(roles ...string) (all []process) {
 	for _, pod := range k.pods {
 		has := rolesOf(&pod)

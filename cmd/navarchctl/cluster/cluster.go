@@ -84,7 +84,9 @@ func Contexts(kubeconfig string) []string {
 
 // Cluster gives access to a cluster and its control plane. Make it with Flags.Open. It is safe for concurrent use.
 type Cluster struct {
-	Flags                    // Context is the context in use; it is empty without a context, for example with a Pod's service account
+	// The field Context of Flags is the name of the context in use. It is empty if there is none, as with a Pod's
+	// service account.
+	Flags
 	API    *apiserver.Client // client of the API server; not nil
 	config *rest.Config
 }
@@ -141,8 +143,8 @@ func (c *Cluster) selector(s string) string {
 // Replicas lists the Pods of the control plane that serve proxies. The list ready, sorted by name, has the ready Pods.
 // It also has the Pods that are being deleted but still run, because proxies may still be connected to them. The list
 // others has a text "NAME (REASON)" for each remaining Pod, in no particular order. The caller must close the Pods that
-// it has dialled. Replicas returns an error if the request fails, or if no Pod is ready. Both lists are nil then. An
-// error names the context or the API server, the namespace and the labels.
+// it has dialled. Replicas returns an error if the request fails, or if no Pod is ready. In both cases the lists are
+// nil. The error names the context or the API server, the namespace and the labels.
 func (c *Cluster) Replicas(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector())
 }

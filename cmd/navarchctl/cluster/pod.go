@@ -70,11 +70,11 @@ func (p *Pod) Client() *http.Client {
 	return &http.Client{Transport: progress.Transport(&http.Transport{DialContext: dial})}
 }
 
-// Dial connects to a port of the Pod. For the Pod, the connection comes from the loopback address in its network
-// namespace. Dial blocks until the connection is made or ctx ends. The caller must close the connection. Dial fails if
-// the API server cannot be reached or refuses the port-forward, if the node reports a failure of the port, or if ctx
-// ends. An error names the Pod and the port. If no process listens on the port, Dial may succeed nevertheless. A later
-// Read then fails.
+// Dial connects to a port of the Pod. The Pod sees a connection from the loopback address of its network namespace.
+// Dial blocks until the connection is made or ctx ends. The caller must close the connection. Dial fails if the API
+// server cannot be reached or refuses the port-forward, if the node reports a failure of the port, or if ctx ends. An
+// error names the Pod and the port. If no process listens on the port, Dial may succeed nevertheless. A later Read then
+// fails.
 func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
 	ended := func() error { return fmt.Errorf("%s, port %d, by %s: %w", p, port, p.of, ctx.Err()) }
 	if ctx.Err() != nil { // dialling over an existing link could finish first in the select below
@@ -222,13 +222,13 @@ type conn struct {
 	failed atomic.Pointer[error] // the node's message about a failure; nil: no failure was reported
 }
 
-// Read implements net.Conn. If the node reported a failure, an error is the node's message.
+// Read implements net.Conn. If the node reported a failure, a returned error is the node's message.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	return n, c.because(err)
 }
 
-// Write implements net.Conn. If the node reported a failure, an error is the node's message.
+// Write implements net.Conn. If the node reported a failure, a returned error is the node's message.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	return n, c.because(err)
@@ -256,13 +256,13 @@ const (
 )
 
 // carry copies data between the connection far and the stream c.data, until both directions have ended. The callback
-// why must block until the node reports a failure, and return the failure. If the stream in the parameter failures ends
-// without a report, why must return nil.
-func (c *conn) carry(link httpstream.Connection, failures httpstream.Stream, far net.Conn, why func() error) {
+// wait must block until the node reports a failure, and return the failure. If the stream in the parameter failures
+// ends without a report, wait must return nil.
+func (c *conn) carry(link httpstream.Connection, failures httpstream.Stream, far net.Conn, wait func() error) {
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
-		if err := why(); err != nil {
+		if err := wait(); err != nil {
 			c.failed.Store(&err)
 			_ = far.Close()
 		}

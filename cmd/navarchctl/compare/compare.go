@@ -80,8 +80,8 @@ type Argument struct {
 }
 
 // Outcomes of a resource or a proxy. Equal: there are no differences, or only harmless ones. Argued: rows explain all
-// other differences. Different: there is at least one finding or unreadable part. Types for which the dump has no
-// section do not affect the outcome.
+// differences that are not harmless. Different: there is at least one finding or unreadable part. Types for which the
+// dump has no section do not affect the outcome.
 const (
 	Equal     = "equal"
 	Argued    = "argued"
@@ -90,8 +90,9 @@ const (
 
 // Result is the outcome of the comparison of one proxy.
 type Result struct {
-	Outcome   string            `json:"outcome"`   // Equal, Argued or Different
-	Resources map[string]*Count `json:"resources"` // key: plural of the type's noun, such as clusters, for all of Types
+	Outcome string `json:"outcome"` // Equal, Argued or Different
+	// Resources has an entry for each of Types. The key is the plural of the type's noun, such as clusters.
+	Resources map[string]*Count `json:"resources"`
 	// Arguments is sorted by Places, the highest first. Arguments and Findings are not nil.
 	Arguments []Argument `json:"arguments"`
 	Findings  []Finding  `json:"findings"`
@@ -112,10 +113,10 @@ type Comparison struct {
 	at     map[Argument]int
 }
 
-// New begins the comparison of one proxy. The argument router states that the proxy is a gateway. The argument most is
-// the number of findings to keep, at most Most. If it is 0, findings are only counted.
-func New(ours Ours, router bool, most int) *Comparison {
-	c := &Comparison{ours: ours, router: router, most: min(most, Most), has: map[xds.Type]bool{}, got: map[xds.Type]map[string]bool{},
+// New begins the comparison of one proxy. The argument router states that the proxy is a gateway. The argument limit is
+// the number of findings to keep, and is cut to Most. If limit is 0, findings are only counted.
+func New(ours Ours, router bool, limit int) *Comparison {
+	c := &Comparison{ours: ours, router: router, most: min(limit, Most), has: map[xds.Type]bool{}, got: map[xds.Type]map[string]bool{},
 		eds: map[string]bool{}, at: map[Argument]int{},
 		known:  seen{theirClusters: map[string]bool{}, ourClusters: map[string]bool{}, theirEmpty: map[string]bool{}},
 		result: Result{Resources: map[string]*Count{}, Arguments: []Argument{}, Findings: []Finding{}}}

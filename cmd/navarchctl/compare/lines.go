@@ -13,7 +13,7 @@ import (
 // line is one line of the fidelity lists (files of deploy/fidelity). It explains ("argues for") one kind of difference
 // between istiod's and Navarch's configuration.
 type line struct {
-	// harmless, asked, kept, better or render. The head of differences.txt explains these classes.
+	// class is harmless, asked, kept, better or render. The head of differences.txt explains these classes.
 	class  string
 	places int            // number of differences that the line explains in the cases that deploy/fidelity measures
 	where  *regexp.Regexp // matches "CASE TYPE RESOURCE.path"
@@ -27,9 +27,9 @@ type line struct {
 }
 
 // parseLines parses a list of lines with four or six columns, separated by tabs: class, places, expression, why. A line
-// that holds in any mesh has two more columns, condition and anchor. A space and an expression may follow the
-// condition. If they are missing, the expression of the third column is used. Empty lines and lines that begin with #
-// are skipped. The error contains the first invalid line.
+// that holds in any mesh has two more columns, condition and anchor. A space and an expression for the field mesh may
+// follow the condition. Without it, the expression of the third column is used for mesh, too. Empty lines and lines
+// that begin with # are skipped. The error contains the first invalid line.
 func parseLines(list string) (all []line, err error) {
 	for text := range strings.Lines(list) {
 		text = strings.TrimSuffix(text, "\n")

@@ -170,7 +170,7 @@ var sections = [xds.NumTypes]section{
 
 // Read parses Envoy's /config_dump, navarchd's /debug/config_dump or Envoy's /clusters?format=json. From /clusters it
 // sets only Hosts, like ReadClusters. Unknown sections are skipped. A resource that cannot be decoded has its Problem
-// set. The error reports that raw has another form. Read does not keep raw.
+// set. Read fails only if raw has another form. Read does not keep raw.
 func Read(raw []byte) (*Dump, error) {
 	var top object
 	if err := json.Unmarshal(raw, &top); err != nil {

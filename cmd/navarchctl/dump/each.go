@@ -23,7 +23,8 @@ type Stream struct {
 // does not end within these bytes, Next fails.
 const MaxResource = 64 << 20
 
-// bounded is a reader with a budget of bytes. A Stream resets the budget to most before each value.
+// bounded is a reader with a budget of bytes. A Stream sets the budget (the field left) to its maximum (the field most)
+// before each value.
 type bounded struct {
 	io.Reader
 	left, most int
@@ -100,9 +101,9 @@ func (s *Stream) Next(v Visitor) error {
 	return err
 }
 
-// members reads the next value, which must be an object. For every member it calls the function each with the member's
+// members reads the next value, which must be an object. For every member it calls the function visit with the member's
 // name. The function must read the member's value.
-func (s *Stream) members(each func(key string) error) error {
+func (s *Stream) members(visit func(key string) error) error {
 	if err := s.open('{'); err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (s *Stream) members(each func(key string) error) error {
 		if err != nil {
 			return err
 		}
-		if err := each(key.(string)); err != nil {
+		if err := visit(key.(string)); err != nil {
 			return err
 		}
 	}
@@ -119,9 +120,9 @@ func (s *Stream) members(each func(key string) error) error {
 	return err
 }
 
-// elements reads the next value, which must be a list or null. For every element it calls the function each, which must
-// read the element.
-func (s *Stream) elements(each func() error) error {
+// elements reads the next value, which must be a list or null. For every element it calls the function visit, which
+// must read the element.
+func (s *Stream) elements(visit func() error) error {
 	at, err := s.token()
 	if err != nil || at == nil {
 		return err
@@ -130,7 +131,7 @@ func (s *Stream) elements(each func() error) error {
 		return s.notDump(at, '[')
 	}
 	for s.in.More() {
-		if err := each(); err != nil {
+		if err := visit(); err != nil {
 			return err
 		}
 	}

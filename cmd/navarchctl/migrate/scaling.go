@@ -23,11 +23,11 @@ var scaling = map[string]func(Setting) (any, bool){
 
 const stabilization = "autoscaleBehavior.scaleDown.stabilizationWindowSeconds"
 
-// upTo returns a parser of integers. The parser accepts the numbers from 1 to its argument most.
-func upTo(most int) func(Setting) (any, bool) {
+// upTo returns a parser of integers. The parser accepts the numbers from 1 to the limit.
+func upTo(limit int) func(Setting) (any, bool) {
 	return func(s Setting) (any, bool) {
 		n, err := strconv.Atoi(fmt.Sprint(s.raw))
-		return n, err == nil && 0 < n && n <= most
+		return n, err == nil && 0 < n && n <= limit
 	}
 }
 

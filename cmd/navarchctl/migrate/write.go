@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Values translates ActedOn settings into values of Navarch's chart. The result values is a tree of maps for YAML, and
-// is empty if there is nothing to translate. It shares parts with the settings. The result rest has all settings that
-// were not translated, sorted by importance, Decide first. It is nil if there are no such settings.
-func Values(all []Setting) (values map[string]any, rest []Setting) {
-	values = map[string]any{}
+// Values translates ActedOn settings into values of Navarch's chart. The result tree has these values as maps for YAML.
+// It is empty if there is nothing to translate, and shares parts with the settings. The result others has all settings
+// that were not translated, sorted by importance, Decide first. It is nil if there are no such settings.
+func Values(all []Setting) (tree map[string]any, others []Setting) {
+	tree = map[string]any{}
 	scale := map[string]any{}
 	for _, sort := range []Sort{Value, Environment, Flag, Operator} { // of equivalent settings the last wins, as in istiod
 		for _, s := range all {
-			if s.Sort == sort && (s.Effect != ActedOn || !s.carryInto(values, scale)) {
-				rest = append(rest, s)
+			if s.Sort == sort && (s.Effect != ActedOn || !s.carryInto(tree, scale)) {
+				others = append(others, s)
 			}
 		}
 	}
-	slices.SortStableFunc(rest, byEffect)
+	slices.SortStableFunc(others, byEffect)
 	if len(scale) > 0 {
-		values["deployments"] = []any{deployment(scale)}
+		tree["deployments"] = []any{deployment(scale)}
 	}
-	return values, rest
+	return tree, others
 }
 
 // under reports whether the key of a setting is equal to the argument key or below it. Parts of a value's path may
@@ -35,8 +35,8 @@ func (s Setting) under(key string) bool {
 	return below(key, s.Key) && (s.Sort != Value || len(s.path) >= parts && strings.Join(s.path[:parts], ".") == key)
 }
 
-// carryInto writes a setting to the chart's values, or to scale if its key is in scaling. It returns false if the chart
-// has no equivalent for the setting or its value.
+// carryInto writes a setting to the chart's values. If its key is in the map scaling, it writes the setting to the
+// argument scale instead. It returns false if the chart has no equivalent for the setting or its value.
 func (s Setting) carryInto(values, scale map[string]any) bool {
 	for key, as := range scaling {
 		if s.Sort == Value && s.under(key) {

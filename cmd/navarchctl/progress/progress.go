@@ -39,8 +39,8 @@ type key struct{}
 
 // Start begins to show the progress of a command on the terminal. It shows requests (Transport) and texts (Work) whose
 // context is the returned context, or derives from it. The command must write its output to the returned writers o and
-// e. They erase the line, and then write to out and errs. The returned function stop cancels the context and erases the
-// line. The caller must call stop, and may call it again. After stop, o and e only pass their input on.
+// e. These writers erase the line, and then write to out and errs. The returned function stop cancels the context and
+// erases the line. The caller must call stop, and may call it again. After stop, o and e only pass their input on.
 func Start(ctx context.Context, terminal, out, errs io.Writer) (_ context.Context, o, e io.Writer, stop func()) {
 	r := &reporter{terminal: terminal, quiet: time.Now()}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, key{}, r))

@@ -66,16 +66,16 @@ type meta struct {
 	}
 }
 
-// list returns the objects at a path, sorted. The function about returns the loss that the deletion of an object
-// causes; empty: the object is skipped.
-func (c Cluster) list(ctx context.Context, kind, path string, about func(meta) string) (found []Object, err error) {
+// list returns the objects at a path, sorted. The function describe returns the loss that the deletion of an object
+// causes. If it returns an empty text, the object is skipped.
+func (c Cluster) list(ctx context.Context, kind, path string, describe func(meta) string) (found []Object, err error) {
 	base, _, _ := strings.Cut(path, "?")
 	err = c.API.Each(ctx, path, func(raw json.RawMessage) error {
 		var m meta
 		if err := json.Unmarshal(raw, &m); err != nil {
 			return err
 		}
-		holds := about(m)
+		holds := describe(m)
 		if holds == "" {
 			return nil
 		}
@@ -310,9 +310,9 @@ func (c Cluster) count(ctx context.Context, path string) (int, error) {
 // Empty reports whether an object from Definitions is known to have no objects. It is false if no version is served.
 func (o Object) Empty() bool { return o.Holds == "0 objects" }
 
-// Delete deletes objects one after the other. Delete calls gone after each deletion. An object that no longer exists
-// counts as deleted. Delete stops at the first error, which names the object. Errors: the object's uid has changed
-// since the listing, the object was listed without a uid, or an error of the API server or its client.
+// Delete deletes objects one after the other. It calls the function gone after each deletion. An object that no longer
+// exists counts as deleted. Delete stops at the first error, which names the object. Errors: the object's uid has
+// changed since the listing, the object was listed without a uid, or an error of the API server or its client.
 func (c Cluster) Delete(ctx context.Context, all []Object, gone func(Object)) error {
 	for _, o := range all {
 		if o.uid == "" {

@@ -86,16 +86,16 @@ func (p *process) base(context.Context) (*plan.Base, error) {
 	return &plan.Base{Planner: l.planner.Fork(), Resolver: l.resolver.Fork()}, nil
 }
 
-// describe returns the description of a subject, derived from the plan. The function sees reports whether the caller
-// may see a namespace. Errors are those of planned and of describe.Of.
-func (p *process) describe(of describe.Query, sees func(namespace string) bool) (describe.Part, error) {
+// describe returns the description of a subject, derived from the plan. The argument visible is a function, which
+// reports whether the caller may see a namespace. Errors are those of planned and of describe.Of.
+func (p *process) describe(of describe.Query, visible func(namespace string) bool) (describe.Part, error) {
 	l, err := p.planned()
 	if err != nil {
 		return describe.Part{}, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return describe.Of(l.planner, p.snapshot, of, sees)
+	return describe.Of(l.planner, p.snapshot, of, visible)
 }
 
 // proxies provides the proxies of a report's process to the API (api.Proxies).

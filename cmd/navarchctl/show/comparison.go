@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	findingsShown = 10  // maximum number of printed findings of a workload (unless all is set), and of printed notes
-	valueShown    = 300 // maximum number of printed bytes of a value (unless all is set)
+	findingsShown = 10  // maximum number of printed findings of a workload (without --all), and of printed notes
+	valueShown    = 300 // maximum number of printed bytes of a value (without --all)
 )
 
 // Comparison prints a report of the command compare for people: a summary, a line for each workload, the differences,
-// and the arguments. An argument is a row of deploy/docs/fidelity.md that explains a difference.
+// and the arguments. An argument (compare.Argument) is a row of deploy/docs/fidelity.md that explains a difference.
 //
-// If all is set, Comparison prints every finding of the report with its whole values. Otherwise it prints the first 10
-// findings of each workload, with values cut after 300 bytes. It prints at most 10 notes of a workload. Values may be
-// untrusted text. The report stays unchanged. Errors are those of w.
-func Comparison(w io.Writer, r *compare.Report, all bool) error {
+// If verbose is true, Comparison prints every finding of the report with its whole values. Otherwise it prints the
+// first 10 findings of each workload, with values cut after 300 bytes. It prints at most 10 notes of a workload. Values
+// may be untrusted text. The report stays unchanged. Errors are those of w.
+func Comparison(w io.Writer, r *compare.Report, verbose bool) error {
 	var b bytes.Buffer
 	n := len(r.Workloads)
 	s := r.Summary
@@ -52,7 +52,7 @@ func Comparison(w io.Writer, r *compare.Report, all bool) error {
 		}
 	}
 	for _, one := range r.Workloads {
-		workloadFindings(&b, one, all)
+		workloadFindings(&b, one, verbose)
 	}
 	if err := arguments(&b, r); err != nil {
 		return err
@@ -62,26 +62,26 @@ func Comparison(w io.Writer, r *compare.Report, all bool) error {
 }
 
 // workloadFindings prints the differences of one workload, and the notes about it.
-func workloadFindings(b *bytes.Buffer, one compare.Workload, all bool) {
+func workloadFindings(b *bytes.Buffer, one compare.Workload, verbose bool) {
 	if len(one.Findings)+len(one.Notes) == 0 && one.More == 0 {
 		return
 	}
 	fmt.Fprintf(b, "\n%s (%s)\n", Printable(one.Workload), Printable(one.Proxy))
 	shown := one.Findings
-	if !all {
+	if !verbose {
 		shown = shown[:min(len(shown), findingsShown)]
 	}
 	for _, f := range shown {
 		path := cmp.Or(strings.TrimPrefix(f.Path, "."), "(the whole resource)")
 		fmt.Fprintf(b, "  %s %s %s\n", f.Type, Printable(f.Resource), Printable(path))
-		fmt.Fprintf(b, "    istiod   %s\n    Navarch  %s\n", value(f.Istiod, all), value(f.Navarch, all))
+		fmt.Fprintf(b, "    istiod   %s\n    Navarch  %s\n", value(f.Istiod, verbose), value(f.Navarch, verbose))
 		if len(f.Objects) > 0 {
 			fmt.Fprintf(b, "    made by  %s\n", Printable(strings.Join(f.Objects, ", ")))
 		}
 	}
 	if rest := len(one.Findings) + one.More - len(shown); rest > 0 {
 		fmt.Fprintf(b, "  and %s more", Plural(rest, "difference"))
-		if !all && len(one.Findings) > len(shown) {
+		if !verbose && len(one.Findings) > len(shown) {
 			b.WriteString(" (--all)")
 		}
 		b.WriteByte('\n')
@@ -94,20 +94,20 @@ func workloadFindings(b *bytes.Buffer, one compare.Workload, all bool) {
 	}
 }
 
-// value returns a value on one line, cut after valueShown bytes unless all is set. For an empty value it returns
+// value returns a value on one line, cut after valueShown bytes unless verbose is true. For an empty value it returns
 // "absent".
-func value(json string, all bool) string {
+func value(json string, verbose bool) string {
 	if json == "" {
 		return "absent"
 	}
 	text := Printable(json)
-	if !all && len(text) > valueShown {
+	if !verbose && len(text) > valueShown {
 		return strings.ToValidUTF8(text[:valueShown], "") + "..."
 	}
 	return text
 }
 
-// arguments prints each argument with its number of places in all workloads.
+// arguments prints each argument of the report. It adds up the places of an argument in all workloads.
 func arguments(b *bytes.Buffer, r *compare.Report) error {
 	places := map[compare.Argument]int{}
 	for _, one := range r.Workloads {

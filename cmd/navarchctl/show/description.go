@@ -22,14 +22,14 @@ type Described struct {
 	Changes  []Touched         `json:"changes"` // newest first
 }
 
-// Touched is a change that touched an object of a description.
+// Touched is a change of at least one object of a description.
 type Touched struct {
 	Lane         string    `json:"lane"`         // config or endpoints
 	Revision     int64     `json:"revision"`     // the store's revision of the last edit
 	Since        time.Time `json:"since"`        // time of the commit of the first edit
 	Affected     int       `json:"affected"`     // number of proxies that the change affects
 	Acknowledged int       `json:"acknowledged"` // number of affected proxies that have acknowledged the change
-	Objects      []string  `json:"objects"`      // touched objects of the description, at most four
+	Objects      []string  `json:"objects"`      // changed objects of the description, at most four
 }
 
 // mostNamed is the maximum number of objects that a line names, unless wide is set.

@@ -36,7 +36,7 @@ func domains(all []string) string {
 	return orDash(strings.Join(all, ", "))
 }
 
-// match describes the requests of a route, first by path, then by further conditions.
+// match describes the requests that a route matches: first the path, then further conditions.
 func match(m *routev3.RouteMatch) string {
 	var said []string
 	switch p := m.GetPathSpecifier().(type) {

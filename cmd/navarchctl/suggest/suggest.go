@@ -31,7 +31,7 @@ type Usage struct {
 type Service struct {
 	Namespace string
 	Hosts     []string
-	ExportTo  []string // "*" for all, or names of namespaces; the own namespace needs no entry; empty: only the own
+	ExportTo  []string // "*" for all, or names of namespaces; the own namespace needs no entry; empty: only the own namespace
 	AliasFor  string   // host that an ExternalName Service leads to; empty: the Service is no alias
 }
 

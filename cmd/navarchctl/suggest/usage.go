@@ -14,21 +14,21 @@ import (
 const MaxAnswer = 256 << 20
 
 // Answers parses pairs of answers of Envoy's admin interface: /server_info and then /clusters?format=json. For every
-// pair it calls the function each with the node as JSON, and with a Usage without Proxy and Namespace. The function may
-// keep both values. Answers decodes one cluster at a time, and stops at the first error. Errors: reading fails, the
-// text has another form, is empty, or has MaxAnswer bytes or more, or the function returns an error. The function has
-// received the pairs before the error.
-func Answers(r io.Reader, each func(node json.RawMessage, u Usage) error) error {
-	return answers(r, MaxAnswer, each)
+// pair it calls the function visit with the node as JSON, and with a Usage without Proxy and Namespace. The function
+// may keep both values. Answers decodes one cluster at a time, and stops at the first error. Errors: reading fails, the
+// text has another form, is empty, or has more than MaxAnswer bytes, or visit returns an error. Pairs before the error
+// were already passed to visit.
+func Answers(r io.Reader, visit func(node json.RawMessage, u Usage) error) error {
+	return answers(r, MaxAnswer, visit)
 }
 
-// answers is like Answers, with the argument most in place of MaxAnswer.
-func answers(r io.Reader, most int64, each func(node json.RawMessage, u Usage) error) error {
-	limited := &io.LimitedReader{R: r, N: most + 1}
+// answers is like Answers, with the argument limit in place of MaxAnswer.
+func answers(r io.Reader, limit int64, visit func(node json.RawMessage, u Usage) error) error {
+	limited := &io.LimitedReader{R: r, N: limit + 1}
 	in := json.NewDecoder(limited)
 	failed := func(what string, err error) error {
 		if limited.N <= 0 {
-			return fmt.Errorf("the input has more than %d MiB", most>>20)
+			return fmt.Errorf("the input has more than %d MiB", limit>>20)
 		}
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -55,7 +55,7 @@ func answers(r io.Reader, most int64, each func(node json.RawMessage, u Usage) e
 		if err := u.clusters(in); err != nil {
 			return failed("/clusters", err)
 		}
-		if err := each(info.Node, u); err != nil {
+		if err := visit(info.Node, u); err != nil {
 			return err
 		}
 	}

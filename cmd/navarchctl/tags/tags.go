@@ -116,7 +116,7 @@ func (t Tags) configurations(ctx context.Context) ([]admissionregistrationv1.Mut
 
 // Change contains the requests that set or remove a tag. Apply sends them in the order of the fields.
 type Change struct {
-	Make   []any    // the tag's configuration; with a resourceVersion, Apply replaces that version, else Apply creates it
+	Make   []any    // the tag's configuration; Apply replaces the version in its resourceVersion, or creates it without a resourceVersion
 	Edit   []any    // other webhook configurations in their target state, each with a resourceVersion
 	Delete []string // names of MutatingWebhookConfigurations
 }
@@ -183,7 +183,7 @@ func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*C
 			keep(made, c)
 		case is == "" && of == tag && tag != defaultTag:
 			return nil, fmt.Errorf("%s is a revision: both would inject the same Pods", tag)
-		case is == "" && of == tag: // the default revision's webhook ends, even if the tag points at it, as with istioctl
+		case is == "" && of == tag: // the default revision's webhook is disabled, even if the tag points at it, as with istioctl
 			change.Edit = append(change.Edit, off(c))
 		}
 	}
@@ -235,7 +235,7 @@ func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.Mutat
 	}
 	to := made.Webhooks[0].ClientConfig
 	if to.Service == nil {
-		return nil, nil // at a URL: the validator's URL is unknown
+		return nil, nil // the webhook is at a URL; the validator's URL is unknown
 	}
 	changed := false
 	for i := range c.Webhooks {

@@ -33,11 +33,11 @@ import (
 // changed.
 type API struct {
 	Config
-	tenants, system *web.Turns // limits of waiting requests: of tenants, and of callers who see everything
+	tenants, system *web.Turns // limit the waiting requests of tenants, and of callers who see everything
 }
 
-// waitsOfTenant is the maximum number of waiting requests of one tenant. waitsOfSystem is the maximum number of one
-// caller who sees everything. All callers on this machine count as one caller.
+// waitsOfTenant is the maximum number of waiting requests of one tenant. waitsOfSystem is the maximum number of waiting
+// requests of one caller who sees everything. All callers on this machine count as one caller.
 const waitsOfTenant, waitsOfSystem = 32, 128
 
 // New returns the API of a process, with a copy of c. The fields Rules and Pages are required.
@@ -57,7 +57,7 @@ type endpoint struct {
 	paged      bool // the part is a page of /debug; Pages.Render waits for the caller's turn
 	alone      bool // only the process that serves the request answers
 	fleet      bool // the answer is about connected proxies
-	probes     bool // a cheap question is sent first, and only replicas that answer it get this one
+	probes     bool // replicas first get a cheap question, and only those that answer get the request
 	// waits returns the time for which the request may wait; nil: the request does not wait.
 	waits func(q url.Values) (time.Duration, error)
 	// part makes the part of this process. For an error without a known status, the response is 400 (statusOf).
@@ -230,8 +230,8 @@ func (e *endpoint) check(q url.Values) (wait time.Duration, err error) {
 }
 
 // answer waits for the caller's turn, and makes the answer from the parts of all replicas. For a page of one proxy, it
-// asks other replicas only if this process does not have the proxy. read, never nil, must be called once the caller has
-// received the answer.
+// asks other replicas only if this process does not have the proxy. The result read is a function, never nil, which
+// must be called once the client has received the answer.
 func (a *API) answer(ctx context.Context, e *endpoint, who authz.Caller, q url.Values, body []byte) (answer any, read func(), err error) {
 	wait, err := e.check(q)
 	if err != nil {
@@ -306,8 +306,8 @@ func (a *API) merged(e *endpoint, who authz.Caller, q url.Values, heard []ask.He
 	return e.merge(a, q, parts, partial)
 }
 
-// sortOut separates replicas with and without a part. absent is the error of a replica that does not know the requested
-// proxy; empty if there is no such replica.
+// sortOut separates replicas with and without a part. The result absent is the error text of a replica that does not
+// know the requested proxy. It is empty if there is no such replica.
 func sortOut(heard []ask.Heard) (parts []replied, partial []fleetapi.Missing, absent string) {
 	for _, h := range heard {
 		switch {
@@ -343,9 +343,9 @@ func (a *API) part(ctx context.Context, e *endpoint, who authz.Caller, q url.Val
 	return ask.Reply{Part: raw, Revision: a.notified()}
 }
 
-// turn waits until the caller may be answered, and returns functions as Pages.Turn does. For requests that wait for an
-// event, turn limits only their number. They use little processor time, and must not delay other requests of their
-// tenant. With an error, the results made and read are nil.
+// turn waits until the caller may be answered, and returns the two functions of Pages.Turn. For requests that wait for
+// an event, turn limits only their number. Such requests use little processor time, and must not delay other requests
+// of their tenant. With an error, the results made and read are nil.
 func (a *API) turn(ctx context.Context, e *endpoint, who authz.Caller) (made, read func(), err error) {
 	switch {
 	case e.paged || e.posted != nil:

@@ -34,7 +34,8 @@ func waitOf(q url.Values) (wait time.Duration, err error) {
 }
 
 // Pauses of a request that waits for a delivery. Without a notification of the ledger, the request checks the delivery
-// every 100 ms. A proxy that connected with older resources acknowledges without such a notification.
+// every 100 ms. These checks are needed because the ledger does not notify when a proxy that connected with older
+// resources acknowledges.
 const (
 	again = 100 * time.Millisecond
 	pause = 5 * time.Millisecond // after a notification of the ledger, so that several changes are checked at once
@@ -44,7 +45,7 @@ const (
 // change.
 type delivery struct {
 	revision int64
-	object   ledger.Object // if its Is is nil, the request is about the whole revision
+	object   ledger.Object // if its function Is is nil, the request is about the whole revision
 	who      authz.Caller
 }
 
@@ -178,7 +179,7 @@ type span struct {
 // spanOf returns the span of a target.
 func spanOf(target ledger.Target) span { return span{target.Span, target.Counts.Refused > 0} }
 
-// refused reports whether the changes of the span may have caused a refusal that began with the revision since. A
+// refused reports whether the changes of the span may have caused a refusal that began with the given revision. A
 // refusal that began after the span counts only if s.late is set.
 func (s span) refused(since int64) bool {
 	return s.First > 0 && since >= s.First && (s.late || since <= s.Last)

@@ -20,7 +20,7 @@ const aloneParameter = "alone"
 // ("true").
 const bootstrapsParameter = "bootstraps"
 
-// The parameters of a preview that limit it to some proxies, and make it name all affected proxies ("true").
+// scopeParameter limits a preview to some proxies. proxiesParameter makes a preview name all affected proxies ("true").
 const (
 	scopeParameter   = "scope"
 	proxiesParameter = "proxies"
@@ -40,8 +40,8 @@ func MaxBody(path string) int64 {
 	return usualBody
 }
 
-// body reads the body of a POST request; nil for other endpoints. sent, never nil, must be called once the response is
-// written. Errors are statusErrors.
+// body reads the body of a POST request; nil for other endpoints. The result sent is a function, never nil, which must
+// be called once the response is written. Errors are statusErrors.
 func (a *API) body(ctx context.Context, e *endpoint, who authz.Caller, w http.ResponseWriter, r *http.Request,
 ) (body []byte, sent func(), err error) {
 	if e.posted == nil {

@@ -63,8 +63,8 @@ type Pages interface {
 	Render(ctx context.Context, who authz.Caller, path string, q url.Values) (code int, body []byte)
 	// PlanRoom reserves memory for the body of another replica's request for a preview, until release is called.
 	PlanRoom(who authz.Caller, bytes int) (release func(), err error)
-	// PlanBody reads the body of a request for a preview. done, never nil, must be called once the response is written.
-	// With an error, status is the HTTP status of the response.
+	// PlanBody reads the body of a request for a preview. The result done is a function, never nil, which must be
+	// called once the response is written. With an error, status is the HTTP status of the response.
 	PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request) (body []byte, done func(), status int, err error)
 	// Plan waits for the caller's turn, and previews the change in a body. With an error, status is the HTTP status of
 	// the response.
@@ -78,8 +78,8 @@ type Proxies interface {
 	// Streams returns the visible streams of one proxy. id is the node's ID or name.namespace. If id is empty, Streams
 	// returns the visible streams of all proxies. If sees is nil, all streams are visible.
 	Streams(sees authz.Visible, id string) []inspect.Stream
-	// Departed lists the visible streams that ended in the last 10 minutes (debug.LeftFor), as
-	// debug.Proxies.Departed does. A proxy may have several.
+	// Departed lists the visible streams that ended in the last 10 minutes (debug.LeftFor), as debug.Proxies.Departed
+	// does. A proxy may have several of them.
 	Departed(sees func(namespace string) bool) []debug.Left
 	// Planned returns the store's revision that the process serves, and the revision up to which its proxies are
 	// notified. Both are 0 until they are known.

@@ -65,11 +65,11 @@ type Config struct {
 	MaxMessage int    // longest accepted message in bytes
 	Log        *slog.Logger
 	Now        func() time.Time // for verifying tokens; nil: time.Now
-	// Aliases returns the aliases of the trust domain; nil: no aliases. Workloads returns the addresses of an
-	// identity's workloads, which determine its limit of connections (budget.Config.Workloads); nil: no workloads are
-	// known.
-	Aliases   func() []spiffeid.TrustDomain
-	Foreign   bool // another CA signs certificates (attest.Certificates.Foreign)
+	// Aliases returns the aliases of the trust domain; nil: no aliases.
+	Aliases func() []spiffeid.TrustDomain
+	Foreign bool // another CA signs certificates (attest.Certificates.Foreign)
+	// Workloads returns the addresses of an identity's workloads, which determine the identity's limit of connections
+	// (budget.Config.Workloads). nil: no workloads are known.
 	Workloads func(identity string) map[netip.Addr]struct{}
 	// Revoked reports whether a caller's certificate or identity is revoked; nil: no revocations are known.
 	Revoked func(attest.Caller) bool
@@ -83,14 +83,15 @@ type Config struct {
 // Callers authenticates callers by the rules of a Config. It is safe for concurrent use.
 type Callers struct {
 	all      attest.Authenticator // refuses callers whose Pod or service account is gone
-	certs    *attest.Certificates // the part for certificates
-	tokens   attest.Authenticator // the part for tokens; nil: no tokens are accepted
+	certs    *attest.Certificates // authenticates by certificate
+	tokens   attest.Authenticator // authenticates by token; nil: no tokens are accepted
 	keys     []*attest.Keys       // of token issuers, refreshed by Tasks
 	required bool                 // XDS_AUTH: a stream over TLS needs a credential
 	// revoked reports whether a caller's credential is revoked; nil: no revocations are known.
 	revoked func(attest.Caller) bool
 	gone    func(attest.Caller) error // returns why a caller's Pod or service account no longer exists
-	// remote reports whether a cluster other than cluster belongs to the mesh; nil: there are no other clusters.
+	// remote reports whether another cluster (not the one in the field cluster) belongs to the mesh. nil: there are no
+	// other clusters.
 	remote  func(cluster string) (attest.TokenIssuer, bool)
 	cluster string
 	expiry  *expiry.Expiry
@@ -223,12 +224,12 @@ func (k *Callers) MayHaveKeys(who attest.Caller) (may, again bool) {
 }
 
 // Admits reports whether the client certificate of a handshake is an accepted credential. The handshake must have
-// verified the certificate, so state.VerifiedChains must not be empty. The argument from is the client's address. The
+// verified the certificate, so state.VerifiedChains must not be empty. The argument client is the client's address. The
 // returned Assign counts the connection for the certificate's identity. Use the Assign only if the second result is
 // true.
-func (k *Callers) Admits(state tls.ConnectionState, from net.Addr) (preauth.Assign, bool) {
+func (k *Callers) Admits(state tls.ConnectionState, client net.Addr) (preauth.Assign, bool) {
 	who, err := k.certs.Verify(state.VerifiedChains[0][0])
-	return k.assign(who, from), err == nil && k.Refused(who) == nil
+	return k.assign(who, client), err == nil && k.Refused(who) == nil
 }
 
 // accept counts the connection of an accepted call as authenticated, and as a connection of the caller's identity. It
@@ -257,7 +258,7 @@ func (k *Callers) Tokens() attest.Authenticator { return k.tokens }
 // Required reports whether a stream over TLS needs a credential.
 func (k *Callers) Required() bool { return k.required }
 
-// OverTLS reports whether a call came over TLS. ctx is the context of the call at the gRPC server.
+// OverTLS reports whether a call came over TLS. The argument ctx is the context of the call at the gRPC server.
 func OverTLS(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -287,8 +288,9 @@ func (l living) Authenticate(ctx context.Context) (attest.Caller, error) {
 
 // OfCalls returns the authenticator for calls of the CA. The connection of an accepted call counts as authenticated.
 // For a revoked caller, the authenticator returns the Caller without an error, and the connection does not count as
-// authenticated. The CA itself refuses revoked callers, and logs their identity. The same may happen for a token that
-// expired within the tolerance for clocks (attest.TokensConfig.Leeway). Its caller still gets a certificate.
+// authenticated. The CA itself refuses revoked callers, and logs their identity. A caller whose token expired within
+// the tolerance for clocks (attest.TokensConfig.Leeway) may be returned without an error, too. This caller still gets a
+// certificate.
 //
 // The error is attest.ErrNone for a missing credential. It is another error for an invalid credential, and for a caller
 // whose Pod or service account is gone. Tokens of removed clusters, and expired certificates, are invalid credentials.
@@ -299,7 +301,7 @@ func (k *Callers) OfCalls() attest.Authenticator { return ofCalls{k} }
 // ofCalls is the authenticator that OfCalls returns.
 type ofCalls struct{ *Callers }
 
-// Authenticate implements attest.Authenticator. Errors are those of OfCalls.
+// Authenticate implements attest.Authenticator. OfCalls describes the errors.
 func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 	who, err := k.all.Authenticate(ctx)
 	if err == nil && k.withdrawn(who) == nil {

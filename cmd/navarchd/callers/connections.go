@@ -36,8 +36,8 @@ func (c *connection) Leave() {
 	c.Entry.Leave()
 }
 
-// assign returns a function that counts a connection for the identity of who, or for the client's address if who has no
-// identity.
+// assign returns a function that counts a connection for the caller's identity, or for the client's address if the
+// caller has no identity.
 func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 	return func(end func()) (preauth.Holder, error) {
 		ledger, holder := k.connections, serve.Holder(who, from.String())

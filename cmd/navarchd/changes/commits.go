@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Commits remembers the commit times of the last 256 recorded revisions, to measure the latency from commit to ACK. It
-// ignores revisions older than a minute, because a later ACK comes from a proxy that has just connected. The zero value
-// is ready for use. Safe for concurrent use.
+// Commits remembers the commit times of the last 256 recorded revisions, to measure the latency from commit to ACK. An
+// ACK more than a minute after the commit comes from a proxy that has just connected, so Since ignores older revisions.
+// The zero value is ready for use. Safe for concurrent use.
 type Commits struct {
 	mu    sync.Mutex // no other lock is taken under it
 	order []int64

@@ -292,13 +292,13 @@ func (c *Log) write(ch *change, done bool) {
 	c.log.Info(message, append(line, obs.KeyTook, last.Sub(ch.began).Round(time.Millisecond/10))...)
 }
 
-// since describes the builds between the earlier counts in before and the later counts in b, by type.
-func (b buildCounts) since(before buildCounts) string {
+// since describes the differences between the counts in b and the earlier counts in base, by type.
+func (b buildCounts) since(base buildCounts) string {
 	for t := range b.types {
-		b.types[t] -= before.types[t]
+		b.types[t] -= base.types[t]
 	}
 	all := amounts(b.types[:], func(t int) string { return xds.Type(t).Noun() })
-	if n := b.fragments - before.fragments; n > 0 {
+	if n := b.fragments - base.fragments; n > 0 {
 		all = strings.TrimPrefix(fmt.Sprintf("%s, virtual host %d", all, n), ", ")
 	}
 	return all

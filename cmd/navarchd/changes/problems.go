@@ -60,8 +60,8 @@ func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	l.Count(now)
 }
 
-// Count logs the number of lines that Step did not write. It waits until the rate limit permits 25 lines again; before
-// that, it does nothing. Count is cheap, unlike Step.
+// Count logs the number of lines that Step did not write, once the rate limit permits 25 lines again. A call before
+// that time does nothing. Count is cheap, unlike Step.
 func (l *ProblemLog) Count(now time.Time) {
 	if l.left > 0 && l.bound.TokensAt(now) >= problemBurst/2 {
 		l.Log.Warn("some new and ended problems of the configuration were not logged: /debug/problems lists all present problems",

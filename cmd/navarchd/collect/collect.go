@@ -41,11 +41,13 @@ const pageTime = time.Second
 type Collector struct {
 	// Facts are the facts about this process that do not change: name, zone, roles, flags, environment, cluster, and
 	// the options by which objects are converted to records.
-	Facts   report.Facts
-	Pages   *debug.Pages                                                     // required
-	Changes func(sees func(namespace string) bool, all bool) []ledger.Report // newest changes; required if Pages has Proxies
-	Lines   *Lines                                                           // newest lines of the log; required
-	Metrics prometheus.Gatherer                                              // required
+	Facts report.Facts
+	Pages *debug.Pages // required
+	// Changes returns the newest changes. The function sees selects the visible namespaces. Changes without visible
+	// objects are included only if all is true. Required if Pages has Proxies.
+	Changes func(sees func(namespace string) bool, all bool) []ledger.Report
+	Lines   *Lines              // newest lines of the log; required
+	Metrics prometheus.Gatherer // required
 
 	busy chan struct{}
 }

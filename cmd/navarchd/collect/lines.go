@@ -14,7 +14,7 @@ type Lines struct {
 	last []byte
 }
 
-// Write implements io.Writer. Each call should write whole lines. It never fails, and does not keep line.
+// Write implements io.Writer. Each call should write whole lines. Write never fails, and does not retain its argument.
 func (l *Lines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

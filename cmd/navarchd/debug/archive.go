@@ -38,11 +38,10 @@ func (p *Proxies) Archive(sets *report.Sets) []report.Proxy {
 	return all
 }
 
-// archiveView adds the resources of the proxies of one view. Proxies that refuse something or are behind get sets of
-// their own. The argument most limits the number of these proxies, and the result is their number. All other proxies
-// share the set of the first proxy that is in sync. If no proxy is in sync, they share the set of the first other
-// proxy.
-func (p *Proxies) archiveView(sets *report.Sets, all []report.Proxy, streams []serve.StreamInfo, members []int, most int) (own int) {
+// archiveView adds the resources of the proxies of one view to sets. At most limit proxies that refuse something or are
+// behind get sets of their own. The result is the number of these proxies. All other proxies share the set of the first
+// proxy that is in sync. If no proxy is in sync, they share the set of the first of them.
+func (p *Proxies) archiveView(sets *report.Sets, all []report.Proxy, streams []serve.StreamInfo, members []int, limit int) (own int) {
 	held := func(i int) int {
 		resources, _ := p.Server.Dump(streams[i].ID) // an ended stream holds nothing
 		return sets.Add(resources)
@@ -55,7 +54,7 @@ func (p *Proxies) archiveView(sets *report.Sets, all []report.Proxy, streams []s
 		case !refuses && !behind && common < 0:
 			common = held(i)
 			all[i].Set = common
-		case (refuses || behind) && own < most:
+		case (refuses || behind) && own < limit:
 			own++
 			all[i].Set = held(i)
 		default:

@@ -124,9 +124,9 @@ func (p *Pages) debug(who authz.Caller) http.Handler {
 	})
 }
 
-// Turn waits until an answer for a caller of the pages may be made. Call the function made when the answer is complete,
-// and the function read when it has been received. With an error, both functions are nil. Errors are those of
-// web.Turns.Take.
+// Turn waits until an answer for a caller of the pages may be made. Call the first returned function when the answer is
+// complete, and the second when the client has received the answer. With an error, both functions are nil. Errors are
+// those of web.Turns.Take.
 //
 // The answers for one tenant are made one at a time. After each answer there is a pause, which grows with the cost of
 // the answer. A tenant may have thousands of proxies, and repeated requests would take the processor from planning and
@@ -165,8 +165,8 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 	return c
 }
 
-// Planned implements api.Proxies. The result serves is the store's revision that this process has read. The result
-// notified is the revision up to which the proxies are notified. Both results are 0 before the first snapshot.
+// Planned implements api.Proxies. The first result is the store's revision that this process has read. The second
+// result is the revision up to which the proxies are notified. Both results are 0 before the first snapshot.
 func (p *Proxies) Planned() (serves, notified int64) {
 	if s := p.Mirror.Current(); s != nil {
 		serves = s.Revision()
@@ -302,8 +302,8 @@ func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing
 
 // Blame returns the objects from which a refused resource was built, by the present plan. The likeliest cause of the
 // refusal comes first. The arguments t and name are the type and the name of the resource of proxy v. The argument text
-// is the error of the refusal; hosts of virtual hosts in it restrict the result (inspect.Blame). The result is nil if
-// no objects are known.
+// is the error of the refusal. If the error names virtual hosts, objects of other virtual hosts are left out
+// (inspect.Blame). The result is nil if no objects are known.
 func (p *Proxies) Blame(v serve.Proxy, t xds.Type, name, text string) []model.Place {
 	proxy, ok := v.(*join.Proxy)
 	if !ok {

@@ -44,8 +44,8 @@ const (
 // The int is the status of the HTTP response, which is 200 without an error. Errors have these statuses. 404: the
 // process does not have role xds. 400: the body or a parameter is not valid. 403: an object belongs to another tenant.
 // 413: plan.ErrNoRoom. 503: any other error of the preview. 429: the caller has too many unfinished requests, or ctx
-// ended before its turn. It is not an error if the validation webhook would refuse an object; the report then has the
-// object and its problems.
+// ended before the caller's turn. It is not an error if the validation webhook would refuse an object. The report then
+// has the object and the object's problems.
 func (p *Pages) Plan(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
 	turn, err := p.turns.Take(ctx, web.Question{Caller: who.Name, Tenant: who.Tenant, Place: p.previews})
 	if err != nil {

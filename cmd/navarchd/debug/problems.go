@@ -33,8 +33,8 @@ func (p *Pages) Problems(sees authz.Visible) []inspect.Problem {
 	return append(all, p.Objects.found(sees, own)...)
 }
 
-// problemOf converts a record's problem for the pages. Only for callers who see everything does its message have the
-// names of all objects.
+// problemOf converts a record's problem for the pages. The message has the names of all objects only for callers who
+// see everything.
 func problemOf(p model.Problem, sees authz.Visible) inspect.Problem {
 	return inspect.Problem{Object: p.Key.String(), Field: p.Field,
 		Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: messageFor(sees, p.Message, p.Full())}

@@ -45,8 +45,8 @@ func refused(refusals []serve.Refusal) []inspect.Problem {
 	return all
 }
 
-// madeBy attributes a problem to the first of objects, the likeliest source of the resource. The others become Related.
-// Without objects, madeBy returns the problem unchanged.
+// madeBy attributes a problem to the first element of objects, the likeliest source of the resource. The others become
+// Related. Without objects, madeBy returns the problem unchanged.
 func madeBy(p inspect.Problem, objects []model.Place) inspect.Problem {
 	if len(objects) > 0 {
 		p.Object, p.Field = model.Place{Key: objects[0].Key}.String(), objects[0].Field

@@ -87,7 +87,7 @@ type Injection struct {
 	unread   string            // the reason why the ConfigMap cannot be read; empty: it can be read
 	problems []string          // errors of templates that cannot be used
 	kubelets map[string]string // versions of the kubelets by node; nil: not known yet
-	unknown  string            // the reason why the last read of the versions failed; empty: it succeeded, or none was made
+	unknown  string            // the reason why the last read of the versions failed; empty: it succeeded, or there was no read yet
 }
 
 // New returns an Injection. It sends no request. The Handler refuses Pods until the tasks have read a valid ConfigMap

@@ -1,6 +1,6 @@
-// Package judge finds errors in single records. Without it, these errors appear only when proxy configuration is built.
-// The validation webhook and previews report them before the record is stored. Most of the errors only warn; see
-// Record.
+// Package judge finds errors in single records. Without this package, the errors would appear only when proxy
+// configuration is built. The validation webhook and previews report them before the record is stored. Most of the
+// errors only warn; see Record.
 //
 // Owns: nothing.
 // Reads: one record, and a snapshot of the stored records.

@@ -22,9 +22,10 @@ import (
 // A kill for memory is an end of the process without an orderly stop, at most nearFor after its memory was at least
 // nearPart of Go's memory limit. Each further kill halves the memory for configuration, down to 1/2^mostHalvings.
 //
-// The whole memory is tried again after orderly time: orderly after one kill, and twice as long for each further kill.
-// If memory does not become short for another orderly time, the kills are forgotten. Thus configuration that kills the
-// process whenever it is planned is tried less and less often.
+// The whole memory is tried again after a period without short memory. The period lasts 10 minutes (the constant
+// orderly) after one kill, and twice as long after each further kill. If memory does not become short for another 10
+// minutes, the kills are forgotten. Thus configuration that kills the process whenever it is planned is tried less and
+// less often.
 const (
 	nearPart      = .85
 	nearFor       = time.Minute
@@ -44,7 +45,7 @@ type mark struct {
 type history struct {
 	kills int
 	near  time.Time // last time when memory was near the limit; zero: never
-	calm  time.Time // begin of the orderly time
+	calm  time.Time // begin of the present period without short memory
 	whole bool      // the whole memory is tried
 }
 
@@ -76,8 +77,8 @@ func (h *history) step(now time.Time, used, limit uint64) {
 	h.whole = true
 }
 
-// pause returns the orderly time after which the whole memory is tried or, if it is tried already, the kills
-// are forgotten.
+// pause returns the length of the period without short memory, after which the whole memory is tried. If the whole
+// memory is tried already, the kills are forgotten after this period.
 func (h *history) pause() time.Duration {
 	if h.whole {
 		return orderly
@@ -136,9 +137,9 @@ func OpenKills(dir string, log *slog.Logger) *Kills {
 }
 
 // Room returns the memory, in KiB, that the planned configuration may take. Beyond this limit, single heavy records are
-// left out of the configuration. The result is a third of Go's memory limit of this process (GOMEMLIMIT), and half of
-// the third after a kill for memory (Kills). It is 0 without a memory limit, which means that the configuration is not
-// limited.
+// left out of the configuration. The result is a third of Go's memory limit of this process (GOMEMLIMIT). After kills
+// for memory it is halved, up to four times (Kills). It is 0 without a memory limit, which means that the configuration
+// is not limited.
 func (k *Kills) Room() int {
 	if k.limit == math.MaxInt64 {
 		return 0
@@ -164,8 +165,8 @@ func (k *Kills) apply() bool {
 	return k.halved.Swap(n) != n
 }
 
-// store writes the mark file if its content changes, and removes it without kills and short memory. The file is not
-// synced, because the mark must outlive the process, and not the machine.
+// store writes the mark file if its content changes, and removes it if no kills are remembered and memory is not short.
+// The file is not synced, because the mark must outlive the process, and not the machine.
 func (k *Kills) store(now time.Time) {
 	m := k.history.mark(now, k.limit)
 	if k.path == "" || m == k.written {

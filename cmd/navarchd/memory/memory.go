@@ -7,7 +7,8 @@
 // command "make experiment LOOP=collector" compares the resident memory and the processor time per proxy with and
 // without the loop.
 //
-// It also notices kills of the process for memory, and bounds the planned configuration after them (Kills).
+// The package also notices when the process was killed because of its memory, and then bounds the planned configuration
+// (Kills).
 //
 // Owns: GOGC of the process, and the file memory in --state-dir.
 // Reads: the Go runtime's own measures, processor time, counts of work.

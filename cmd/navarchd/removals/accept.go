@@ -41,7 +41,7 @@ type Acceptor struct {
 	// and callers who see all of /debug may accept.
 	API *apiserver.Client
 
-	turn chan struct{} // with one place, so that one request is processed at a time
+	turn chan struct{} // buffered (1), so that one request is processed at a time
 }
 
 // NewAcceptor returns an Acceptor with the given fields; api may be nil. It sends no request.

@@ -145,8 +145,8 @@ func (k *Keeper) report(held []removal.Hold, logged map[string]bool) {
 	}
 }
 
-// write stores the held removals if their encoding differs from written. written is the value in etcd, or nil if that
-// value is unknown. Without an error, the result is the new value in etcd.
+// write stores the held removals if their encoding differs from the argument written. This argument is the value in
+// etcd, or nil if that value is unknown. Without an error, the result is the new value in etcd.
 func (k *Keeper) write(ctx context.Context, epoch kv.Epoch, held []removal.Hold, written []byte) ([]byte, error) {
 	raw, err := json.Marshal(stored{k.Name, bounded(held)})
 	if err != nil || bytes.Equal(raw, written) {
@@ -217,9 +217,9 @@ type List struct {
 	Held   []removal.Hold `json:"held"`   // oldest first, at most 1000; Names may be shortened
 }
 
-// Of returns the removals in the namespaces for which sees returns true. Held is never nil. For removals that cover all
-// namespaces, sees is called with the empty namespace. sees must not call n. The caller owns the list, but not the maps
-// and slices in its elements.
+// Of returns the removals in the namespaces for which the function sees returns true. List.Held is never nil. For
+// removals that cover all namespaces, sees is called with the empty namespace. The function sees must not call Of. The
+// caller owns the list, but not the maps and slices in its elements.
 func (n *Known) Of(sees func(namespace string) bool) List {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -43,7 +43,7 @@ type Leader struct {
 
 // NewLeader returns a Leader that updates the configurations in c, and uses api for dry runs. NewLeader sends no
 // request. The parameter from is the origin of the reported problems. The function until returns the time until which
-// this process certainly leads. All writes to Kubernetes share limit.
+// this process certainly leads. All writes to Kubernetes share the parameter limit.
 func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin,
 	until func(context.Context) (time.Time, error), limit *rate.Limiter) *Leader {
 	l := &Leader{Configurations: c, api: api, origin: from, writers: map[status.WebhookKind]*status.Writer[unstructured.Unstructured]{}}
@@ -163,8 +163,8 @@ func (l *Leader) dryRun(ctx context.Context, u *unstructured.Unstructured) error
 }
 
 // Problems returns the problems of this process's present term. It returns an error for each failed write. It returns a
-// warning for each validation configuration whose webhook did not refuse its last dry run, because its failurePolicy
-// stays Ignore. The warnings end with the term. Their order varies.
+// warning for each validation configuration whose webhook did not refuse its last dry run, because the configuration
+// keeps failurePolicy Ignore. The warnings end with the term. Their order varies.
 func (l *Leader) Problems() (all []object.Problem) {
 	say := func(k status.WebhookKind, key status.Key, severity problem.Severity, message string) {
 		all = append(all, object.Problem{ID: object.ID{Origin: l.origin, Group: "admissionregistration.k8s.io", Kind: string(k), Name: key.Name},

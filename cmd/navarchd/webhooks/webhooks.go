@@ -55,7 +55,7 @@ type Configurations struct {
 
 // kind is the state of one kind of configuration, validating or mutating.
 type kind struct {
-	there  map[status.Key]status.Found[unstructured.Unstructured] // nil: it was never listed
+	there  map[status.Key]status.Found[unstructured.Unstructured] // nil: this kind was never listed
 	since  map[status.Key]standing
 	failed error // why configurations of this kind cannot be read now
 }

@@ -1,7 +1,9 @@
 // Package authz builds the rules of Envoy's RBAC filters from AuthorizationPolicies. Route matches also use its matcher
 // of JWT claims (Claim).
 //
-// Owns: nothing.  Reads: its arguments.  Never: decides which policies select a workload.
+// Owns: nothing.
+// Reads: its arguments.
+// Never: decides which policies select a workload.
 package authz
 
 import (

@@ -13,8 +13,8 @@ import (
 // name.
 const ownDomain = "cluster.local"
 
-// principal matches the identities for which a policy's principal v stands in the mesh's trust domains. v does not
-// begin with "spiffe://".
+// principal matches the identities that v, a principal of a policy, means in the mesh's trust domains. v does not begin
+// with "spiffe://".
 func (d *ruleBuilder) principal(v string) *rbacv3.Principal {
 	var all []*rbacv3.Principal
 	for _, one := range aliases(d.domains, v) {
@@ -25,9 +25,9 @@ func (d *ruleBuilder) principal(v string) *rbacv3.Principal {
 
 // aliases returns the principals for which a policy's principal stands, as in istiod (pilot/pkg/security/trustdomain).
 // If the principal's trust domain is ownDomain, a domain of the mesh, or a pattern that matches one, the result has the
-// principal's path in each domain of the mesh. If a pattern "*x" matches a domain of the mesh, the result has the
-// unchanged principal in place of that domain's. The result is only the unchanged principal if the principal does not
-// have the five parts of DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or if its domain is "*" or foreign.
+// principal's path in each domain of the mesh. If a pattern "*x" matches a domain of the mesh, the unchanged principal
+// replaces the principal with that domain. The result is only the unchanged principal if the principal does not have
+// the five parts of DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or if its domain is "*" or foreign.
 func aliases(domains []string, principal string) []string {
 	domain, path, _ := strings.Cut(principal, "/")
 	own := domain == ownDomain || slices.ContainsFunc(domains, func(one string) bool { return overlap(one, domain) })

@@ -181,54 +181,52 @@ func destinationIP(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationIp{DestinationIp: r}}
 }
 
-// principalsOf returns principals that together require one of the values in the argument values, and exclude all
-// values in the argument not. If both lists are empty, the result is nil. The function one returns the principal of a
-// value.
-func principalsOf(values, not []string, one func(string) *rbacv3.Principal) (out []*rbacv3.Principal) {
+// principalsOf returns principals that together require one of the elements of values, and reject all elements of
+// excluded. If both lists are empty, the result is nil. The function construct returns the principal of one element.
+func principalsOf(values, excluded []string, construct func(string) *rbacv3.Principal) (out []*rbacv3.Principal) {
 	each := func(list []string) *rbacv3.Principal {
 		var all []*rbacv3.Principal
 		for _, v := range list {
-			all = append(all, one(v))
+			all = append(all, construct(v))
 		}
 		return orPrincipals(all)
 	}
 	if len(values) > 0 {
 		out = append(out, each(values))
 	}
-	if len(not) > 0 {
-		out = append(out, &rbacv3.Principal{Identifier: &rbacv3.Principal_NotId{NotId: each(not)}})
+	if len(excluded) > 0 {
+		out = append(out, &rbacv3.Principal{Identifier: &rbacv3.Principal_NotId{NotId: each(excluded)}})
 	}
 	return out
 }
 
-// permissionsOf returns permissions that together require one of the values in the argument values, and exclude all
-// values in the argument not. If both lists are empty, the result is nil. The function one returns the permission of a
-// value.
-func permissionsOf(values, not []string, one func(string) *rbacv3.Permission) (out []*rbacv3.Permission) {
+// permissionsOf returns permissions that together require one of the elements of values, and reject all elements of
+// excluded. If both lists are empty, the result is nil. The function construct returns the permission of one element.
+func permissionsOf(values, excluded []string, construct func(string) *rbacv3.Permission) (out []*rbacv3.Permission) {
 	each := func(list []string) *rbacv3.Permission {
 		var all []*rbacv3.Permission
 		for _, v := range list {
-			all = append(all, one(v))
+			all = append(all, construct(v))
 		}
 		return orPermissions(all)
 	}
 	if len(values) > 0 {
 		out = append(out, each(values))
 	}
-	if len(not) > 0 {
-		out = append(out, &rbacv3.Permission{Rule: &rbacv3.Permission_NotRule{NotRule: each(not)}})
+	if len(excluded) > 0 {
+		out = append(out, &rbacv3.Permission{Rule: &rbacv3.Permission_NotRule{NotRule: each(excluded)}})
 	}
 	return out
 }
 
-// orPrincipals returns a principal that matches if one of the principals matches. If a principal is itself such a list
-// of alternatives, the result has the alternatives in its place.
-func orPrincipals(of []*rbacv3.Principal) *rbacv3.Principal {
-	if len(of) == 1 {
-		return of[0]
+// orPrincipals returns a principal that matches if one element of principals matches. An element that is itself a list
+// of alternatives is replaced by these alternatives.
+func orPrincipals(principals []*rbacv3.Principal) *rbacv3.Principal {
+	if len(principals) == 1 {
+		return principals[0]
 	}
 	var all []*rbacv3.Principal
-	for _, p := range of {
+	for _, p := range principals {
 		if several := p.GetOrIds().GetIds(); len(several) > 0 {
 			all = append(all, several...)
 		} else {

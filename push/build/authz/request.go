@@ -28,18 +28,18 @@ func tokenClaim(key string) (path []string, is bool) {
 }
 
 // tokenCondition returns principals for a claim of the token that the filter jwt_authn has verified. Together the
-// principals require one of the values in the argument values, and exclude all values in the argument not. A nil path
-// stands for request.auth.principal.
-func tokenCondition(path, values, not []string) []*rbacv3.Principal {
+// principals require one of the elements of values, and reject all elements of excluded. A nil path stands for
+// request.auth.principal.
+func tokenCondition(path, values, excluded []string) []*rbacv3.Principal {
 	if path == nil {
-		return principalsOf(values, not, requestPrincipal)
+		return principalsOf(values, excluded, requestPrincipal)
 	}
 	var out []*rbacv3.Principal
 	if len(values) > 0 {
 		out = append(out, claim(path, values))
 	}
-	if len(not) > 0 {
-		out = append(out, &rbacv3.Principal{Identifier: &rbacv3.Principal_NotId{NotId: claim(path, not)}})
+	if len(excluded) > 0 {
+		out = append(out, &rbacv3.Principal{Identifier: &rbacv3.Principal_NotId{NotId: claim(path, excluded)}})
 	}
 	return out
 }
@@ -155,14 +155,14 @@ func metadataCondition(key string) func(values []string) *rbacv3.Permission {
 	}
 }
 
-// permissionsOfAll is like permissionsOf, but has a constructor for several values. This constructor, the function all,
-// returns a permission that requires one of the values.
-func permissionsOfAll(values, not []string, all func([]string) *rbacv3.Permission) (out []*rbacv3.Permission) {
+// permissionsOfAll is like permissionsOf, but the function construct takes a list. It returns one permission, which
+// requires one of the values in the list.
+func permissionsOfAll(values, excluded []string, construct func([]string) *rbacv3.Permission) (out []*rbacv3.Permission) {
 	if len(values) > 0 {
-		out = append(out, all(values))
+		out = append(out, construct(values))
 	}
-	if len(not) > 0 {
-		out = append(out, &rbacv3.Permission{Rule: &rbacv3.Permission_NotRule{NotRule: all(not)}})
+	if len(excluded) > 0 {
+		out = append(out, &rbacv3.Permission{Rule: &rbacv3.Permission_NotRule{NotRule: construct(excluded)}})
 	}
 	return out
 }

@@ -27,8 +27,9 @@ type Set struct {
 	Audit, Deny, Allow *Filter  // nil: no policy of this action has an effect
 }
 
-// Filter holds the rules of one RBAC filter. Rules are enforced; nil: no policy is enforced. Shadow holds the rules of
-// policies in dry runs, whose matches Envoy only counts; nil: no dry run. At least one of the two fields is not nil.
+// Filter holds the rules of one RBAC filter. Rules has the enforced rules. It is nil if no policy is enforced. Shadow
+// has the rules of policies in dry runs, whose matches Envoy only counts. It is nil if there are no dry runs. At least
+// one of the two fields is not nil.
 type Filter struct{ Rules, Shadow *rbacv3.RBAC }
 
 // Custom holds the rules of all CUSTOM policies that name one provider. A request that one of the rules matches needs

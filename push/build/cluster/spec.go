@@ -132,7 +132,7 @@ type Static struct {
 
 // Added is the input of a cluster that an EnvoyFilter adds (CLUSTER ADD).
 type Added struct {
-	Patch model.Patch // its value is the cluster
+	Patch model.Patch // the value of the patch is the cluster
 }
 
 // Proxyless is the input of a cluster for gRPC's own xDS client (gRFC A27, A29, A32, A42). The cluster leaves out

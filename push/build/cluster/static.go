@@ -31,8 +31,8 @@ func (s Static) Build() (*xds.Resource, error) {
 }
 
 // Problems returns a patch.Left for each patch that Build leaves out, and a model.Problem for each patch that states
-// another name, which Build ignores. The last element is the error of Build, if any. The result is nil if Build
-// succeeds and applies all patches as stated. Problems builds the cluster.
+// another name for the cluster. Build ignores the other name. The last element is the error of Build, if any. The
+// result is nil if Build succeeds and applies all patches as stated. Problems builds the cluster.
 func (s Static) Problems() []error {
 	_, problems, err := s.build(nil)
 	if err != nil {

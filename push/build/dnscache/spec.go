@@ -16,8 +16,8 @@ import (
 // Unknown holds the settings of traffic to hosts that the mesh does not know (MeshConfig.outboundTrafficPolicy).
 // Unknown is comparable.
 type Unknown struct {
-	// ByName forwards a plain HTTP request to the address that its host resolves to (ALLOW_ANY_DYNAMIC_DNS). false: the
-	// request is forwarded to its original destination, or refused. Cache does not read this field.
+	// ByName forwards a plain HTTP request to the address that its host resolves to (ALLOW_ANY_DYNAMIC_DNS). If ByName
+	// is false, the request is forwarded to its original destination, or refused. Cache does not read this field.
 	ByName bool
 	// Resolver is the ip:port of the DNS server for such hosts, which the proxy's agent runs. If it is empty or
 	// invalid, Envoy uses the DNS servers of the Pod.

@@ -16,14 +16,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build encodes the assignment that Assignment returns, as a resource with the name Cluster. Members whose address
+// Build encodes the assignment that Assignment returns, as a resource with the name s.Cluster. Members whose address
 // IsAddress does not accept are left out. An assignment without endpoints is valid, and requests to its cluster get
 // status 503. Build fails only if a text is not valid UTF-8. The error names the resource.
 func (s Spec) Build() (*xds.Resource, error) {
 	return s.BuildInPieces(func() {})
 }
 
-// BuildInPieces is Build, and calls pause from time to time, because one host may have 100,000 endpoints. It calls
+// BuildInPieces is like Build, but calls pause from time to time, because one host may have 100,000 endpoints. It calls
 // pause after every 2,000 steps or so, and once before it encodes the assignment. Each endpoint takes several steps.
 // pause may block, and must not be nil. The error is that of Build.
 func (s Spec) BuildInPieces(pause func()) (*xds.Resource, error) {
@@ -55,9 +55,9 @@ func IsAddress(address string) bool {
 // Each gateway occurs once. Of members with an equal pair of address and port, the member whose locality sorts first is
 // used. Members whose port is 0 or above 65535 are left out. A Unix socket may have port 0.
 //
-// The weight of a member is its stated weight, or 1. If gateways replace members, all weights are multiplied by one
-// factor. If the sum of the weights could exceed Envoy's limit (4294967295), all weights are divided by one power of
-// two, to at least 1. The caller owns the result.
+// The weight of a member is its stated weight, or 1 if no weight is stated. If gateways replace members, all weights
+// are multiplied by one factor. If the sum of the weights could exceed Envoy's limit (4294967295), all weights are
+// divided by one power of two, to at least 1. The caller owns the result.
 func Assignment(s Spec, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
 	return assignment(s, keep, lbEndpoint, &pacer{pause: func() {}})
 }

@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// encoder encodes endpoints. A host may have 100,000 endpoints, most of which differ only in their address. So the
-// encoder encodes the part that many endpoints have in common once. The bytes equal those of lbEndpoint, in the same
+// encoder encodes endpoints. A host may have 100,000 endpoints, most of which differ only in their address. The encoder
+// encodes the part that many endpoints have in common only once. The bytes equal those of lbEndpoint, in the same
 // order: fields by number, then the oneof.
 type encoder struct {
 	common map[commonKey][]byte // encoded endpoints without an address

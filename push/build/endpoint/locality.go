@@ -114,7 +114,7 @@ func regionPriority(own, other string, last func(region string) bool) uint32 {
 	return 1
 }
 
-// labelValue is one label with the value that endpoints must have; empty: no such label, or an empty value.
+// labelValue is one label with the value that endpoints must have. An endpoint without the label has the value "".
 type labelValue struct{ key, value string }
 
 // preferred resolves failoverPriority: the labels in order, each with the wanted value. An element is "key=value", or
@@ -142,7 +142,7 @@ func (b Balance) preferred(pace *pacer) (all []labelValue) {
 // network, endpoints of other networks come after all endpoints of the proxy's network. The remaining labels order the
 // endpoints of both groups. The change notes of Istio 1.31.0 specify this ("failover routing when the network is
 // included"). The comment of failoverPriority in istio.io/api differs: there all endpoints of other networks have the
-// same priority. Each label is a step of the work.
+// same priority. Each label counts as one step of pace.
 func labelPriority(e *model.Endpoint, labels []labelValue, pace *pacer) uint32 {
 	outside := 0
 	if labels[0].key == model.NetworkLabel {

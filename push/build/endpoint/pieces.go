@@ -2,7 +2,7 @@ package endpoint
 
 import "slices"
 
-// perPiece is the number of steps between two pauses. They take about two milliseconds of processor time.
+// perPiece is the number of steps between two pauses. So many steps take about two milliseconds of processor time.
 const perPiece = 2000
 
 // pacer divides work on the endpoints of one assignment into pieces.
@@ -19,30 +19,31 @@ func (p *pacer) step() {
 }
 
 // sorted returns a list in order. Equal elements keep their order. sorted sorts pieces of the list, and merges the
-// pieces. It reuses the memory of all.
-func sorted[T any](p *pacer, all []T, compare func(a, b T) int) []T {
-	if slices.IsSortedFunc(all, compare) { // most assignments have one locality, and members are in order of address
-		return all
+// pieces. The result may share memory with the argument list.
+func sorted[T any](p *pacer, list []T, compare func(a, b T) int) []T {
+	if slices.IsSortedFunc(list, compare) { // most assignments have one locality, and members are in order of address
+		return list
 	}
-	for piece := range slices.Chunk(all, perPiece) {
+	for piece := range slices.Chunk(list, perPiece) {
 		slices.SortStableFunc(piece, compare)
 		p.pause()
 	}
-	if len(all) <= perPiece {
-		return all
+	if len(list) <= perPiece {
+		return list
 	}
-	other := make([]T, 0, len(all))
-	for size := perPiece; size < len(all); size *= 2 {
+	other := make([]T, 0, len(list))
+	for size := perPiece; size < len(list); size *= 2 {
 		other = other[:0]
-		for pair := range slices.Chunk(all, 2*size) {
+		for pair := range slices.Chunk(list, 2*size) {
 			other = merge(p, other, pair[:min(size, len(pair))], pair[min(size, len(pair)):], compare)
 		}
-		all, other = other, all
+		list, other = other, list
 	}
-	return all
+	return list
 }
 
-// merge appends two sorted lists to a list in order. Equal elements of a precede those of b.
+// merge merges the sorted lists a and b, and appends the result to the parameter to. Elements of a precede equal
+// elements of b.
 func merge[T any](p *pacer, to, a, b []T, compare func(a, b T) int) []T {
 	for len(a) > 0 && len(b) > 0 {
 		if p.step(); compare(b[0], a[0]) < 0 {

@@ -6,9 +6,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Clusters with equal members, such as the subsets of a rule without labels, differ only in the name of the assignment.
-// So the endpoints of a large assignment are a fragment, which the pool builds once for all of these names. The bytes
-// equal those of the whole message.
+// The assignments of clusters with equal members differ only in their names. Examples are the subsets of a rule that
+// select by no labels. So the endpoints of a large assignment are encoded as a fragment. The pool (the cache of built
+// resources) builds a fragment once for all of these names. The bytes equal those of the whole message.
 
 // sharedFrom is the number of members from which the endpoints of an assignment are a fragment.
 const sharedFrom = 256

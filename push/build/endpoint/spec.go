@@ -43,6 +43,6 @@ type Balance struct {
 }
 
 // Proxyless is the input of an assignment for gRPC's own xDS client (gRFC A27). The client requires a Locality message
-// for each group of endpoints and supports only IP addresses. It ignores metadata of endpoints, so the assignment has
-// none.
+// for each group of endpoints and supports only IP addresses. It ignores metadata of endpoints, so the assignment
+// contains no metadata.
 type Proxyless struct{ Spec }

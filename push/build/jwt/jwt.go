@@ -38,7 +38,7 @@ var alwaysSplit = []string{"permission", "scope"}
 // the same header, parameter or cookie, a valid token of a required rule suffices for the remaining rules. A rule
 // without keys accepts no token. CORS preflight requests need no token.
 //
-// If routed is set, Envoy selects the route again after it has verified a token, because claims decide routes.
+// If routed is true, Envoy selects the route again after it has verified a token, because claims decide routes.
 func Filter(policies []*model.Policy, routed bool) *jwtv3.JwtAuthentication {
 	var rules []*securityv1.JWTRule
 	for _, p := range policies {

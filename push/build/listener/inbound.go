@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The first two are Istio's names of the filter chains for ports that no service has.
+// Istio's names of the TCP and HTTP filter chains for ports that no service has, and a limit for inbound listeners.
 const (
 	inboundCatchAllChain     = xds.VirtualInbound
 	inboundCatchAllHTTPChain = "virtualInbound-catchall-http"
@@ -52,10 +52,10 @@ func (c Common) needsHTTPInspector(p model.Protocol, m MTLS) bool {
 	return c.detectsHTTP(p) && m != Strict
 }
 
-// inboundHTTP returns the network filters of an HTTP chain: extensions, then the connection manager. mtls states that
-// clients may present a certificate. In a closed chain an RBAC filter answers 403. The proxy may lack this filter, or a
-// patch may remove it. Therefore the route of a closed chain leads to the cluster xds.BlackHole, which has no
-// endpoints. Patches do not apply to this route.
+// inboundHTTP returns the network filters of an HTTP chain: extensions, then the connection manager. The parameter mtls
+// states that clients may present a certificate. In a closed chain an RBAC filter answers 403. The proxy may lack this
+// filter, or a patch may remove it. Therefore the route of a closed chain leads to the cluster xds.BlackHole, which has
+// no endpoints. Patches do not apply to this route.
 func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 	if c.closedByExtension(true, t.Port) {
 		return []*listenerv3.Filter{blackHole()}
@@ -109,9 +109,9 @@ func (c Common) policedTCP(port uint32, closed bool, d *policyFilters, rest []*l
 
 // Build encodes the listener that receives the redirected connections to the workload. It has chains for each element
 // of Ports, and chains for all other ports. Envoy closes a connection to a port of Ports if no chain of this port
-// matches. It does not use the chains for all other ports in this case (measured). Elements with UDP, port 0 or the
-// listener's own Port are skipped. If several of the remaining elements have the same number, the first is used.
-// Patches that Envoy would refuse are left out.
+// matches. In this case Envoy does not use the chains for all other ports. Elements with UDP, port 0 or the listener's
+// own Port are skipped. If several of the remaining elements have the same number, the first is used. Patches that
+// Envoy would refuse are left out.
 //
 // Build fails if Port is invalid, if the listener violates a constraint of Envoy's API, or if a text is not valid
 // UTF-8. The error names the listener.

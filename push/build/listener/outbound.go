@@ -21,8 +21,8 @@ var plaintextHTTP = []string{"http/1.1", "h2c"}
 // rawBuffer is the transport protocol of connections without TLS.
 const rawBuffer = "raw_buffer"
 
-// connectTimeout is the timeout of TLS handshakes, as in Istio. It affects only chains that terminate TLS. Their Spec
-// or a patch may require this.
+// connectTimeout is the timeout of TLS handshakes, as in Istio. It affects only chains that terminate TLS because of
+// their Spec or of a patch.
 var connectTimeout = durationpb.New(15 * time.Second)
 
 // Build encodes the listener. Patches that Envoy would refuse are left out. Build fails if Bind or Port is invalid, if
@@ -58,8 +58,8 @@ func (o Outbound) build() (*xds.Resource, []error, error) {
 	return o.patchAndEncode(l, outbound)
 }
 
-// chains returns the chains with a match, and the chain for all other connections. If rest is nil, connections that
-// no chain matches are closed. sniffed states that the chains need the HTTP inspector.
+// chains returns the chains with a match, and the chain for all other connections. If the second result is nil,
+// connections that no chain matches are closed. The result sniffed states that the chains need the HTTP inspector.
 func (o Outbound) chains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain, sniffed bool) {
 	chains, rest = o.tcpChains()
 	if o.Route != "" {
@@ -155,8 +155,8 @@ func (v VirtualOutbound) build() (*xds.Resource, []error, error) {
 // if its server is the first to send.
 var defaultDetectionTimeout = durationpb.New(100 * time.Millisecond)
 
-// addHTTPByHost adds a chain that routes plain HTTP by its host. The last chain becomes the default chain, for all
-// other connections.
+// addHTTPByHost adds a chain that routes plain HTTP by its host. The chain that was the last one becomes the default
+// chain, for all other connections.
 func (v VirtualOutbound) addHTTPByHost(l *listenerv3.Listener) {
 	rest := l.FilterChains[len(l.FilterChains)-1]
 	l.DefaultFilterChain = rest

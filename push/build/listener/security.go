@@ -39,7 +39,7 @@ type policyFilters struct {
 }
 
 // buildPolicyFilters builds the filters of policies. Their order is Istio's: external authorization, tokens, rules.
-// routed is true for a gateway, which routes requests by host and by claims of tokens.
+// The parameter routed is true for a gateway, which routes requests by host and by claims of tokens.
 func (c Common) buildPolicyFilters(
 	policies, authentications intern.List[*model.Policy], authorizers intern.List[extauthz.Authorizer],
 	routed bool,

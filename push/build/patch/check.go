@@ -11,7 +11,7 @@ import (
 
 // Check validates a message, including the messages in its Anys, against the constraints of Envoy's API (ValidateAll).
 // Check skips Anys that do not decode or whose type this program does not link, such as Istio's own extensions. The
-// error names the message and the field. m is not changed.
+// error names the message and the field. Check does not change m.
 func Check(m proto.Message) error {
 	if v, ok := m.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -82,8 +82,8 @@ func anyFields(of protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor
 	return out
 }
 
-// holdsAny reports whether an Any is possible in a field or below the field. seen contains the types that were
-// visited already, so that the search ends for recursive types.
+// holdsAny reports whether an Any is possible in a field or below the field. The parameter seen contains the types that
+// were visited already, so that the search ends for recursive types.
 func holdsAny(fd protoreflect.FieldDescriptor, seen map[protoreflect.FullName]bool) bool {
 	if fd.IsMap() {
 		fd = fd.MapValue()

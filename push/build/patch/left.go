@@ -20,8 +20,8 @@ type Left struct {
 // Unwrap returns the Problem.
 func (l Left) Unwrap() error { return l.Problem }
 
-// left returns a Left for a patch. err is the reason. If err is not a Problem, the field is patch.value or a field
-// below it.
+// left returns a Left for a patch, with err as the reason. If err is not a Problem, the Left names patch.value or a
+// field below it.
 func left(p model.Patch, resource string, err error) error {
 	return Left{Problem: model.ProblemOf(fault(p, "patch.value", err), p.Filter.Key), Resource: resource}
 }
@@ -51,11 +51,11 @@ func (l *omissions) omit(p model.Patch, err error) bool {
 	return err != nil
 }
 
-// applyAccepted returns the resource that build makes with all patches that Envoy accepts, and records the refused
-// patches in l. If Envoy would refuse the resource with all patches, applyAccepted finds the refused patches by
+// applyAccepted returns the resource that the function build makes with all patches that Envoy accepts. It records the
+// refused patches in l. If Envoy would refuse the resource with all patches, applyAccepted finds the refused patches by
 // bisection. Bisection is cheap if few patches are refused. Each patch is tried together with the accepted patches
-// before it. build must return a new resource at each call, and the errors of the patches that it left out. l.trace
-// records only the patches that change the returned resource.
+// before it. The function build must return a new resource at each call, and the errors of the patches that it left
+// out. The trace in l records only the patches that change the returned resource.
 func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build func(some []model.Patch) (M, []error)) M {
 	l.trace.keep()
 	attempt := func(some []model.Patch) (M, []error) {
@@ -96,12 +96,12 @@ func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build f
 	return built
 }
 
-// keepName sets *name to the original name in the parameter `was`, because the name identifies the resource. If the
-// patch p changed the name, keepName returns one error. Otherwise it returns nil.
-func keepName(p model.Patch, kind string, name *string, was string) []error {
-	if *name == was {
+// keepName sets *name to the original name, because the name identifies the resource. If the patch p changed the name,
+// keepName returns one error. If not, it returns nil.
+func keepName(p model.Patch, kind string, name *string, original string) []error {
+	if *name == original {
 		return nil
 	}
-	*name = was
+	*name = original
 	return []error{fault(p, "patch.value.name", fmt.Errorf("the name of a %s cannot be patched", kind))}
 }

@@ -40,13 +40,13 @@ func httpAnchor(p model.Patch) anchor {
 }
 
 // editFilters applies one patch to a list of filters, and returns the list. Patches that merge have no effect here. The
-// parameter a is the filter in the patch's match. fresh is an empty filter, into which the value is decoded. If the
-// match states no filter, INSERT_BEFORE inserts at the start and INSERT_AFTER at the end, and REPLACE and REMOVE have
-// no effect.
+// parameter a is the filter in the patch's match. The parameter fresh is an empty filter, into which the value is
+// decoded. If the match states no filter, INSERT_BEFORE inserts at the start and INSERT_AFTER at the end, and REPLACE
+// and REMOVE have no effect.
 //
-// The function isTerminal, which may be nil, reports whether a filter must be the last. If the last filter of the list
-// is such a filter, a value for the end of the list is inserted before it. Otherwise Envoy would refuse the listener.
-// If the value does not decode, editFilters fails and the list is unchanged. t records the patch if the list changes.
+// The function isTerminal, which may be nil, reports whether a filter must be the last one. A value for the end of the
+// list is inserted before such a last filter, because Envoy would refuse any other order. If the value does not decode,
+// editFilters fails and the list is unchanged. The trace t records the patch if the list changes.
 func editFilters[F named](t *Trace, p model.Patch, list []F, a anchor, fresh F, isTerminal func(F) bool) ([]F, error) {
 	return tracedList(t, p, list, func() ([]F, error) { return editList(p, list, a, fresh, isTerminal) })
 }
@@ -91,7 +91,7 @@ func editList[F named](p model.Patch, list []F, a anchor, fresh F, isTerminal fu
 
 // mergeFilter merges one patch into a filter if the patch matches the filter. If the match states no filter, the patch
 // matches filters whose configuration has the type of the value's configuration. If the value does not decode,
-// mergeFilter fails and the filter is unchanged. t records the patch if the filter changes.
+// mergeFilter fails and the filter is unchanged. The trace t records the patch if the filter changes.
 func mergeFilter[F named](t *Trace, p model.Patch, f F, a anchor) (err error) {
 	if !merges(p) || f.GetTypedConfig() == nil {
 		return nil

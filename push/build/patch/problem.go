@@ -82,9 +82,9 @@ func validateType(p model.Patch) error {
 	return nil
 }
 
-// Validate validates every patch of an EnvoyFilter. refused has an error for each value with a wrongly typed field, an
-// unknown enumeration value, or an Any of an unknown type. If refused is not empty, the caller must refuse the whole
-// object. For each other patch, warned has the error of Problem, if any. All errors are model.Problems.
+// Validate validates every patch of an EnvoyFilter. The first result has an error for each value with a wrongly typed
+// field, an unknown enumeration value, or an Any of an unknown type. If it is not empty, the caller must refuse the
+// whole object. The second result has the errors of Problem for the remaining patches. All errors are model.Problems.
 func Validate(f *model.EnvoyFilter) (refused, warned []error) {
 	for i := range f.Spec.GetConfigPatches() {
 		p := model.Patch{Filter: f, Index: i}
@@ -108,8 +108,8 @@ func faultOf(p model.Patch, code problem.Code, field string, err error) error {
 	return model.Fault(p.Filter.Key, code, fmt.Sprintf("spec.configPatches[%d].%s", p.Index, field), err)
 }
 
-// Refused returns a model.Problem for a patch whose value decodes, but would be refused by Envoy. err, which must not
-// be nil, is the reason. If err is or wraps a model.Problem, Refused returns that Problem.
+// Refused returns a model.Problem for a patch whose value decodes, but would be refused by Envoy. The parameter err,
+// which must not be nil, is the reason. If err is or wraps a model.Problem, Refused returns that Problem.
 func Refused(p model.Patch, err error) error {
 	return fault(p, "patch.value", err)
 }

@@ -74,8 +74,8 @@ type violation interface {
 }
 
 // lacks reports whether all violations of a message m are missing fields. It adds the paths of messages with missing
-// fields to s.parts. The path of m is in the parameter at. The validator of m returned err.
-func (s *soundness) lacks(m protoreflect.Message, at []protoreflect.FieldDescriptor, err error) bool {
+// fields to s.parts. The parameter path is the path of m, and err is the result of m's validator.
+func (s *soundness) lacks(m protoreflect.Message, path []protoreflect.FieldDescriptor, err error) bool {
 	all, is := err.(interface{ AllErrors() []error })
 	if err != nil && !is {
 		return false
@@ -95,12 +95,12 @@ func (s *soundness) lacks(m protoreflect.Message, at []protoreflect.FieldDescrip
 			missing = true
 		case fd == nil || fd.IsList() || fd.IsMap() || fd.Message() == nil || of.Cause() == nil:
 			return false
-		case !s.lacks(m.Get(fd).Message(), append(at[:len(at):len(at)], fd), of.Cause()):
+		case !s.lacks(m.Get(fd).Message(), append(path[:len(path):len(path)], fd), of.Cause()):
 			return false
 		}
 	}
-	if missing && len(at) > 0 {
-		s.parts = append(s.parts, at)
+	if missing && len(path) > 0 {
+		s.parts = append(s.parts, path)
 	}
 	return true
 }

@@ -1,8 +1,9 @@
 // Package secret builds Envoy's Secrets: a certificate with its private key (Pair), the CAs and the CRL that verify
 // peers (Trust), or the paths of files that contain one of these two (Files).
 //
-// Owns: nothing. Reads: Pair, Trust and Files. Never: reads the snapshot of all records; reveals a part of a private
-// key in a version or an error.
+// Owns: nothing.
+// Reads: Pair, Trust and Files.
+// Never: reads the snapshot of all records; reveals a part of a private key in a version or an error.
 package secret
 
 import (

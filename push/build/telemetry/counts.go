@@ -53,7 +53,8 @@ func (s Spec) Counts(mesh *meshv1.MeshConfig, caps xds.Caps, side Side) *accessl
 	return plainCounts[side]
 }
 
-// Counted reports whether the access log of Counts can count a metric. metric is Istio's name without "istio_".
+// Counted reports whether the access log of Counts can count a metric. The argument metric is Istio's name without
+// "istio_".
 func Counted(metric string) bool {
 	is := func(c counted) bool { return c.name == istiometrics.Prefix+metric }
 	return slices.ContainsFunc(ofRequests, is) || slices.ContainsFunc(ofConnections, is)

@@ -2,7 +2,9 @@
 // (push/plan/telemetry) decides which logs, spans and metrics are on, and with which provider. The settings of a
 // provider come from meshConfig.extensionProviders.
 //
-// Owns: nothing. Reads: its Specs, and the mesh configuration. Never: reads stored records or a clock.
+// Owns: nothing.
+// Reads: its Specs, and the mesh configuration.
+// Never: reads stored records or a clock.
 package telemetry
 
 import (

@@ -182,11 +182,11 @@ func faultConfig(in *networkingv1.HTTPFaultInjection) *faultv3.HTTPFault {
 	return out
 }
 
-// fraction encodes the percentage p with four decimal digits. If p is nil, it encodes the number in the parameter
-// otherwise, rounded down to an integer. The result is limited to the range 0 to 100.
-func fraction(p *networkingv1.Percent, otherwise float64) *typev3.FractionalPercent {
+// fraction encodes the percentage p with four decimal digits. If p is nil, it encodes the parameter fallback, rounded
+// down to an integer. The result is limited to the range 0 to 100.
+func fraction(p *networkingv1.Percent, fallback float64) *typev3.FractionalPercent {
 	if p == nil {
-		return &typev3.FractionalPercent{Numerator: uint32(min(max(otherwise, 0), 100))}
+		return &typev3.FractionalPercent{Numerator: uint32(min(max(fallback, 0), 100))}
 	}
 	v := p.GetValue()
 	if !(v > 0) { // NaN too

@@ -15,7 +15,8 @@ func (s Spec) Effective() []model.Patch {
 }
 
 // patched applies the patches to the virtual host, and returns the results of patch.ApplyVirtualHost. Both results are
-// nil if the virtual host cannot be built even without patches. t records the patches that change the virtual host.
+// nil if the virtual host cannot be built even without patches. The Trace t records the patches that change the virtual
+// host.
 func (s Spec) patched(t *patch.Trace) (*routev3.VirtualHost, []error) {
 	f, err := s.buildUnpatched(func() {})
 	if err != nil {

@@ -94,9 +94,9 @@ func content(field []byte) []byte {
 }
 
 // patchEncoded applies patches to a virtual host and encodes the result. If a patch removes the virtual host, the
-// fragment has no bytes. Only a route that a patch matches is decoded. pause is called after each changed or added
-// route. patchEncoded fails if f cannot be decoded, if a string is not valid UTF-8, or if the result violates a
-// constraint of Envoy's API.
+// fragment has no bytes. Only a route that a patch matches is decoded. The function pause is called after each changed
+// or added route. patchEncoded fails if f cannot be decoded, if a string is not valid UTF-8, or if the result violates
+// a constraint of Envoy's API.
 func patchEncoded(f *xds.Fragment, patches intern.List[model.Patch], pause func()) (*xds.Fragment, error) {
 	of, err := split(f)
 	if err != nil {

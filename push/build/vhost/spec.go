@@ -1,8 +1,9 @@
 // Package vhost encodes a Spec as a VirtualHost of Envoy. The result is a fragment, which is a part of an encoded
 // RouteConfiguration. All route configurations with the virtual host share the fragment.
 //
-// Owns: caches of encoded rules, safe for concurrent use. Reads: its Specs. Never: reads a clock, or configuration
-// outside of its Specs.
+// Owns: caches of encoded rules, safe for concurrent use.
+// Reads: its Specs.
+// Never: reads a clock, or configuration outside of its Specs.
 package vhost
 
 import (
@@ -18,7 +19,7 @@ import (
 )
 
 // MeshFields lists the fields of MeshConfig that the builders of this package read. The mesh configuration of a Spec
-// contains only these fields. A test of push/inspect compares the list with the code. Callers must not change it.
+// contains only these fields. Callers must not change the list.
 var MeshFields = []protoreflect.Name{"default_http_retry_policy"}
 
 // Spec is the input of one virtual host of outbound listeners or of a gateway. It is comparable.

@@ -62,7 +62,7 @@ type Front interface {
 	Forget(inputs view.Inputs)
 	// Done ends the step.
 	Done()
-	// Fork returns a copy of the front and its host table, with the scope key `key` and the layer `to`. Changes of one
+	// Fork returns a copy of the front and its host table, with another scope key and another layer. Changes of one
 	// front do not affect the other. Fork must not be called within a step.
 	Fork(key view.Scope, to *layer.Layer) (Front, *host.Table)
 
@@ -81,7 +81,7 @@ type Front interface {
 	// Removals calls f for each listener, and for each cluster without a host, that a patch removes as a whole. Such
 	// resources are not planned.
 	Removals(f func(input.Removal))
-	// Describe calls line, a function like fmt.Printf, for each decision of the front, in no defined order. The
-	// decisions include resources that are not published. Tests compare fronts by these lines.
+	// Describe calls the function line, which is like fmt.Printf, for each decision of the front, in no defined order.
+	// The decisions include resources that are not published. Tests compare fronts by these lines.
 	Describe(line func(format string, args ...any))
 }

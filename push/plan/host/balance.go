@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// placeLabel returns the value of a label that is derived from a proxy's place. known is false for all other labels.
+// placeLabel returns the value of a label that is derived from a proxy's place. The result known is false for all other
+// labels.
 func (t *Table) placeLabel(key string, inputs view.Inputs) (value string, known bool) {
 	switch key {
 	case model.NetworkLabel:
@@ -29,10 +30,10 @@ const noValue = "\x00"
 // mostReplaced is the number of labels of failoverPriority beyond which values are not replaced.
 const mostReplaced = 32
 
-// balance combines a locality setting with the inputs of proxies. The result decides the distribution of their
-// requests among the members of a cluster. It is zero without a setting.
+// balance combines a locality setting with the inputs (labels, locality and network) of proxies. The result decides the
+// distribution of their requests among the members of a cluster. It is zero without a setting.
 //
-// Values of labels are replaced by noValue if that leaves the order of the members as it is. So proxies with labels
+// Values of labels are replaced by noValue if this does not change the order of the members. So proxies with labels
 // that no member has share one assignment, whatever the number of their values. Each key is in the result once.
 func (t *Table) balance(setting traffic.Localities, inputs view.Inputs, members intern.List[model.Member]) endpoint.Balance {
 	if !setting.Stated() {
@@ -41,7 +42,7 @@ func (t *Table) balance(setting traffic.Localities, inputs view.Inputs, members 
 	b := endpoint.Balance{Localities: setting, Locality: inputs.Locality}
 	var labels []string
 	compared, priority := setting.Compared(), setting.Priority()
-	ended := false // no member has the value before, so none is compared further
+	ended := false // no member has the value of an earlier label, so no further labels are compared
 	seen := make(map[string]bool, len(compared))
 	for i, key := range compared {
 		if seen[key] {
@@ -66,8 +67,8 @@ func (t *Table) balance(setting traffic.Localities, inputs view.Inputs, members 
 	return b
 }
 
-// have reports whether all members of a cluster have a value of a label, and whether none has it. A member without the
-// label has the value "". Gateways of other networks, which may replace members, have no labels.
+// have reports whether all members of a cluster have the given value of a label, and whether no member has it. A member
+// without the label has the value "". Gateways of other networks, which may replace members, have no labels.
 func (t *Table) have(members intern.List[model.Member], key, value string) (all, none bool) {
 	all, none = true, true
 	if t.in.Gateways.Len() > 0 {

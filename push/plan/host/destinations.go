@@ -42,10 +42,10 @@ type guard struct {
 	names map[string]bool
 }
 
-// newGuard returns the guard of a router's Pod. The parameter over lists the Services that select the Pod.
-func newGuard(in *input.Input, over intern.List[model.Key]) *guard {
+// newGuard returns the guard of a router's Pod. The parameter selecting lists the Services that select the Pod.
+func newGuard(in *input.Input, selecting intern.List[model.Key]) *guard {
 	g := &guard{hosts: map[string]bool{}, reserved: map[string]bool{}}
-	for _, key := range over.All() {
+	for _, key := range selecting.All() {
 		r, _ := in.Get(key)
 		if svc, is := r.(*model.Service); is {
 			g.services = append(g.services, svc)
@@ -209,9 +209,9 @@ func (t *Table) astray(spec *vhost.Spec, hosts Hosts, ref virtualservice.Ref, fo
 // allowed is the end of messages. It names the setting that permits refused destinations.
 const allowed = "NAVARCH_GATEWAY_LOCAL_DESTINATIONS=true allows it"
 
-// unreachable returns the problem of an endpoint that is left out of a host's clusters. The parameter more is the
-// number of further endpoints that are left out.
-func (t *Table) unreachable(q input.Selection, m model.Member, more int) input.Problem {
+// unreachable returns the problem of an endpoint that is left out of a host's clusters. The parameter further is the
+// number of other endpoints that are left out too.
+func (t *Table) unreachable(q input.Selection, m model.Member, further int) input.Problem {
 	p := input.Problem{Code: problem.NotAllowed, Severity: problem.Error}
 	if gateways.Local(m.Endpoint.GetAddress()) == "" && gateways.OwnPort(m.Port) == "" {
 		p.Severity = problem.Warning // this is common: sidecars reach the gateway by an external name
@@ -221,8 +221,8 @@ func (t *Table) unreachable(q input.Selection, m model.Member, more int) input.P
 	if !strings.HasPrefix(at, "unix://") {
 		at = fmt.Sprintf("%s, port %d", at, m.Port)
 	}
-	if more > 0 {
-		at += fmt.Sprintf(" (and %d more)", more)
+	if further > 0 {
+		at += fmt.Sprintf(" (and %d more)", further)
 	}
 	p.Message = fmt.Sprintf("host %s: gateways do not get the endpoint %s: %s; %s", q.Host, at,
 		t.guard.refuses(t.in, q, t.key.Namespace, m), allowed)

@@ -162,12 +162,13 @@ func (im *Imports) hasPort(host string, port uint32) bool {
 	return im.port == 0 || im.port == port || im.pulls[host] > 0
 }
 
-// Pull imports the destinations of a VirtualService (by = 1), or ends their import (by = -1). It changes all Imports of
-// the table that overlap the hosts of the VirtualService, except Imports of everything. Pull ignores a VirtualService
-// that does not apply to the table's proxies. Each Imports counts the VirtualServices that route to each destination.
-// Pull calls changed for each destination whose first VirtualService was added or whose last one was removed, even if
-// an entry imports the destination anyway. It may call changed repeatedly for one name.
-func (t *Table) Pull(vs *model.VirtualService, by int, changed func(host string)) {
+// Pull imports the destinations of a VirtualService if delta is 1, or ends their import if delta is -1. It changes all
+// Imports of the table that overlap the hosts of the VirtualService, except Imports of everything. Pull ignores a
+// VirtualService that does not apply to the table's proxies. Each Imports counts the VirtualServices that route to each
+// destination. Pull calls the function changed for each destination whose first VirtualService was added or whose last
+// one was removed. It also does so if an entry imports the destination anyway. It may call changed repeatedly for one
+// name.
+func (t *Table) Pull(vs *model.VirtualService, delta int, changed func(host string)) {
 	if !slices.ContainsFunc(t.form.Gateways, func(gateway string) bool { return t.sees(vs, gateway) }) {
 		return
 	}
@@ -177,7 +178,7 @@ func (t *Table) Pull(vs *model.VirtualService, by int, changed func(host string)
 		}
 		for h := range virtualservice.Hosts(vs) {
 			before := im.pulls[h]
-			if im.pulls[h] += by; im.pulls[h] == 0 {
+			if im.pulls[h] += delta; im.pulls[h] == 0 {
 				delete(im.pulls, h)
 			}
 			if (before == 0) != (im.pulls[h] == 0) {

@@ -137,15 +137,15 @@ func (t *Table) Problems() input.Problems { return t.problems }
 // rule touches at least one of these types (push/plan, affects).
 const decided = input.CDS | input.EDS
 
-// Resolve decides the service, the alias target and the rules of a host. It plans the host's clusters if the second
-// parameter has input.CDS, and its assignments if that parameter has input.EDS. With neither, an existing host stays
-// unchanged, because the change concerns only listeners and routes. A missing host is always added.
-func (t *Table) Resolve(name string, what input.Types) {
-	if !what.Has(decided) && t.hosts.Get(name) != nil {
+// Resolve decides the service, the alias target and the rules of a host. It plans the host's clusters if types has
+// input.CDS, and its assignments if types has input.EDS. If types has neither, an existing host stays unchanged,
+// because the change concerns only listeners and routes. A missing host is always added.
+func (t *Table) Resolve(name string, types input.Types) {
+	if !types.Has(decided) && t.hosts.Get(name) != nil {
 		return
 	}
 	h := t.renew(name)
-	if what&decided == decided {
+	if types&decided == decided {
 		t.guard.forget(name)
 	}
 	h.Service, h.Rules, h.selectors, h.alias = t.serviceFor(name), Rules{}, nil, nil
@@ -159,27 +159,27 @@ func (t *Table) Resolve(name string, what input.Types) {
 	if h.Service != nil {
 		h.Rules, h.selectors = t.rulesFor(name, h.Service, view.Inputs{})
 	}
-	if what.Has(input.CDS) {
+	if types.Has(input.CDS) {
 		t.planClusters(h)
 	}
-	if what.Has(input.EDS) {
+	if types.Has(input.EDS) {
 		t.planEndpoints(h)
 	}
 }
 
 // Follow plans again the parts of a host that depend on its endpoints. The host keeps its service and rules. Follow
-// plans assignments if the second parameter has input.EDS. It plans clusters if that parameter has input.CDS, since DNS
-// clusters contain endpoints, and other clusters contain the identities of endpoints. The result is false, and nothing
-// is planned, if the table has no such host or the host has no service.
-func (t *Table) Follow(name string, what input.Types) bool {
+// plans assignments if types has input.EDS. It plans clusters if types has input.CDS, since DNS clusters contain
+// endpoints, and other clusters contain the identities of endpoints. The result is false, and nothing is planned, if
+// the table has no such host or the host has no service.
+func (t *Table) Follow(name string, types input.Types) bool {
 	if h := t.hosts.Get(name); h == nil || h.Service == nil {
 		return false
 	}
 	h := t.renew(name)
-	if what.Has(input.CDS) {
+	if types.Has(input.CDS) {
 		t.planClusters(h)
 	}
-	if what.Has(input.EDS) {
+	if types.Has(input.EDS) {
 		t.planEndpoints(h)
 	}
 	return true

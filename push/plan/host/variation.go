@@ -65,11 +65,11 @@ func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) (Ou
 	return v.table.clusterFor(v, name, subset, port, listenPort)
 }
 
-// Resolve plans the variation's version of a host again, after Table.Resolve with the same arguments. If the second
-// argument has neither input.CDS nor input.EDS, the host stays unchanged. A host that the table does not have loses its
-// version in the variation.
-func (v *Variation) Resolve(name string, what input.Types) {
-	if !what.Has(decided) {
+// Resolve plans the variation's version of a host again, after Table.Resolve with the same arguments. If types has
+// neither input.CDS nor input.EDS, the host stays unchanged. A host that the table does not have loses its version in
+// the variation.
+func (v *Variation) Resolve(name string, types input.Types) {
+	if !types.Has(decided) {
 		return
 	}
 	v.followOwn(name)
@@ -90,8 +90,8 @@ func (v *Variation) Resolve(name string, what input.Types) {
 
 // Follow plans the parts of a host that depend on its endpoints again, after Table.Follow with the same arguments.
 // Hosts whose rules read no inputs stay unchanged.
-func (v *Variation) Follow(name string, what input.Types) {
-	if what.Has(input.EDS) {
+func (v *Variation) Follow(name string, types input.Types) {
+	if types.Has(input.EDS) {
 		v.followOwn(name)
 	}
 	base, old := v.table.Get(name), v.hosts[name]
@@ -104,10 +104,10 @@ func (v *Variation) Follow(name string, what input.Types) {
 	}
 	h := *old
 	h.varied = nil
-	if what.Has(input.CDS) {
+	if types.Has(input.CDS) {
 		v.planClusters(&h, base, inputs)
 	}
-	if what.Has(input.EDS) {
+	if types.Has(input.EDS) {
 		v.planEndpoints(&h, base, inputs)
 	}
 	v.keepShared(&h, base, inputs)
@@ -156,19 +156,19 @@ func (v *Variation) planEndpoints(h, base *Host, inputs view.Inputs) {
 }
 
 // keep replaces the variation's version of a host, and updates the layer. The parameter base is the table's host. The
-// parameter now is the new version; nil means that the variation uses the table's host.
-func (v *Variation) keep(name string, base, now *Host) {
-	v.show(name, base, now)
-	if now == nil {
+// parameter version is the new version. If it is nil, the variation uses the table's host.
+func (v *Variation) keep(name string, base, version *Host) {
+	v.show(name, base, version)
+	if version == nil {
 		delete(v.hosts, name)
 	} else {
-		v.hosts[name] = now
+		v.hosts[name] = version
 	}
 }
 
-// show replaces a host's resources in the layer. The new resources are the differences between the given version and
-// the table's host (the parameter base).
-func (v *Variation) show(name string, base, now *Host) {
+// show replaces a host's resources in the layer. The new resources are the differences between version and the table's
+// host (the parameter base).
+func (v *Variation) show(name string, base, version *Host) {
 	for _, u := range v.hosts[name].units() {
 		v.Layer.Remove(u.Res.Type, u.Res.Name)
 	}
@@ -176,10 +176,10 @@ func (v *Variation) show(name string, base, now *Host) {
 		v.Layer.Remove(ref.Type, ref.Name)
 	}
 	delete(v.hides, name)
-	if now == nil {
+	if version == nil {
 		return
 	}
-	have, want := base.byRef(), now.byRef()
+	have, want := base.byRef(), version.byRef()
 	for ref, u := range have {
 		if _, is := want[ref]; !is && !v.table.layer.Reserved(u.Res) {
 			v.Layer.Hide(ref.Type, ref.Name)

@@ -20,18 +20,18 @@ type Visibility struct {
 }
 
 // Find returns the host whose cluster a proxy uses for requests to a host name and a port. The resulting host is the
-// given name or, if that is an alias (a Service of type ExternalName), the alias target. The slice named has services
-// with this host name, of which the proxy must see at least one. The result ok is false, and host is "", in three
-// cases: the proxy sees none of these services, no service defines the host, or ten aliases follow one another. If the
-// proxy has no cluster for the port, ok is false and host is set. The result named asked lists the hosts on which the
-// results depend, beginning with name. The results may change if a service of one of these hosts appears, disappears or
-// changes.
-func (v Visibility) Find(in *input.Input, name string, named []*model.Service, port uint32) (host string, asked []string, ok bool) {
+// given name or, if that is an alias (a Service of type ExternalName), the alias target. The parameter services has
+// services with this host name, of which the proxy must see at least one. The result ok is false, and host is "", in
+// three cases: the proxy sees none of these services, no service defines the host, or ten aliases follow one another.
+// If the proxy has no cluster for the port, ok is false and host is set. The result named asked lists the hosts on
+// which the results depend, beginning with name. The results may change if a service of one of these hosts appears,
+// disappears or changes.
+func (v Visibility) Find(in *input.Input, name string, services []*model.Service, port uint32) (host string, asked []string, ok bool) {
 	visible := func(svc *model.Service) bool { return v.sees(svc, name, port) }
 	for range longestAlias {
 		asked = append(asked, name)
 		svc := definingService(in, name, v.Namespace, v.has)
-		if svc == nil || len(asked) == 1 && !slices.ContainsFunc(named, visible) {
+		if svc == nil || len(asked) == 1 && !slices.ContainsFunc(services, visible) {
 			return "", asked, false
 		}
 		alias := svc.Spec.GetAliasFor()

@@ -129,7 +129,7 @@ func (t *Table) Aliases(host string) (all []string) {
 // Endpoints that are known to be in another network are left out. The network "" is unknown, so it excludes no
 // endpoints. Endpoints that are not ready are included if the Service has publishNotReadyAddresses. The result named
 // own lists the endpoints in the proxies' own Kubernetes cluster. The result named others lists the endpoints in all
-// other clusters. Both are in no order. h must be a host of this table with a service.
+// other clusters. Neither list is sorted. h must be a host of this table with a service.
 func (t *Table) Published(h *Host, network string) (own, others []*model.Endpoint) {
 	for cluster, e := range t.in.Published(h.Service, h.Name) {
 		switch {

@@ -12,13 +12,13 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// mostAtPorts bounds the bytes of the policies and patches of a workload, times the workload's ports. Each filter chain
-// of a port contains all of them, a port has up to five chains, and the filters have up to three times the bytes of a
-// policy.
+// mostAtPorts bounds the product of two numbers: the ports of a workload, and the bytes of its policies and patches.
+// Each filter chain of a port contains all policies and patches, and a port has up to five chains. The filters of a
+// policy have up to three times the bytes of the policy.
 const mostAtPorts = 8 << 20
 
-// closeTooLarge closes the inbound listeners, without policies and patches, if these exceed mostAtPorts at the ports of
-// the workload.
+// closeTooLarge checks whether the policies and patches of the inbound listeners exceed mostAtPorts. If so, it closes
+// the listeners, and removes the policies and patches from them.
 func (wl *Workload) closeTooLarge(v *listener.VirtualInbound, own []listener.Ingress) {
 	patches := map[model.Patch]bool{}
 	for _, p := range v.Patches.All() {
@@ -42,8 +42,8 @@ func (wl *Workload) closeTooLarge(v *listener.VirtualInbound, own []listener.Ing
 }
 
 // tooLarge reports whether the workload's policies, with patches of its listeners, exceed mostAtPorts at a number of
-// ports, and adds a problem for the largest object. Without the object the workload could admit requests that it
-// refuses, so such a workload must be closed.
+// ports. If so, it adds a problem for the largest object, and the workload must be closed. A workload without one of
+// the policies could admit requests that the policy refuses.
 func (wl *Workload) tooLarge(ports int, patches map[model.Patch]bool) bool {
 	sizes := map[model.Key]int{}
 	for _, list := range []intern.List[*model.Policy]{wl.policies, wl.authentications} {

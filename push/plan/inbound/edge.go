@@ -25,9 +25,9 @@ type Edge struct {
 	numbers         map[*model.ServicePort]uint32    // service port -> its first target port at the router's Pod
 }
 
-// NewEdge returns the edge of a router. It reads the records that the key names, and skips missing records. patches are
-// the patches for the router's outbound side. The method Problems returns the problems with providers of external
-// authorization. Problems with telemetry are in Reports.
+// NewEdge returns the edge of a router. It reads the records that the key names, and skips missing records. The
+// parameter patches has the patches for the router's outbound side. The method Problems returns the problems with
+// providers of external authorization. Problems with telemetry are in Reports.
 func NewEdge(in *input.Input, key view.Edge, patches input.PatchSet) *Edge {
 	wl := read(in, key.Workload)
 	wl.patches = patches
@@ -51,14 +51,14 @@ func (e *Edge) report(in *input.Input) telemetry.Reports {
 		Visibility: host.Visibility{Namespace: e.key.Namespace, Imports: []*host.Imports{host.ImportAll()}, Patches: e.patches}})
 }
 
-// Again returns a copy of the edge whose Reports are computed from another input. e is not changed.
+// Again returns a copy of the edge whose Reports are computed from another input. It does not change e.
 func (e *Edge) Again(in *input.Input) *Edge {
 	next := *e
 	next.Reports = e.report(in)
 	return &next
 }
 
-// Target returns the number of a service port at the router's Pod. p is a port of an element of Services. If endpoints
-// of the Pod state several numbers for the port, Target returns the first. The result is 0 for any other p, and if the
-// target port is a name that no endpoint defines. The first argument is ignored.
+// Target returns the number of a service port at the router's Pod. The parameter p is a port of an element of Services.
+// If endpoints of the Pod state several numbers for the port, Target returns the first. The result is 0 for any other
+// port, and if the target port is a name that no endpoint defines. The first argument is ignored.
 func (e *Edge) Target(_ *model.Service, p *model.ServicePort) uint32 { return e.numbers[p] }

@@ -2,8 +2,8 @@
 // ports, the listener that receives redirected connections, and the listeners of a Sidecar's ingress. Proxies with
 // equal inputs (view.Workload) share one Workload. If a change touches a Workload, the planner plans a new one.
 //
-// Owns: the inbound resources of each Workload. Reads: plan/input (a snapshot of the records). Never: the outbound
-// side.
+// Owns: the inbound resources of each Workload. Reads: plan/input (a snapshot of the records). Never: plans the
+// outbound side.
 package inbound
 
 import (
@@ -269,8 +269,8 @@ func (wl *Workload) port(p listener.InboundPort, of served, ingress int, target 
 	return port{InboundPort: p, cluster: c}
 }
 
-// connectionPool returns the connection pool of a port, and the field that defines the pool. The first definition of
-// this order is used:
+// connectionPool returns the connection pool of a port, and the field that defines the pool. The first existing
+// definition in this order is used:
 //
 //   - the Sidecar's ingress listener with the index ingress (-1: no listener)
 //   - the Sidecar's inboundConnectionPool (https://istio.io/latest/docs/reference/config/networking/sidecar/#Sidecar)
@@ -297,11 +297,11 @@ func (wl *Workload) connectionPool(of served, ingress int) (*networkingv1.Connec
 	return policy.Pool, policy.PoolAt
 }
 
-// removes reports whether patches remove a resource as a whole, and records the removals. The function by reports
+// removes reports whether patches remove a resource as a whole, and records the removals. The function matches reports
 // whether one patch removes the resource.
-func (wl *Workload) removes(t xds.Type, name string, by func(model.Patch) bool) bool {
+func (wl *Workload) removes(t xds.Type, name string, matches func(model.Patch) bool) bool {
 	before := len(wl.removed)
-	wl.patches.Removals(xds.Ref{Type: t, Name: name}, by, func(r input.Removal) { wl.removed = append(wl.removed, r) })
+	wl.patches.Removals(xds.Ref{Type: t, Name: name}, matches, func(r input.Removal) { wl.removed = append(wl.removed, r) })
 	return len(wl.removed) > before
 }
 

@@ -57,9 +57,9 @@ func (wl *Workload) servers() (all []server) {
 	return all
 }
 
-// demandsTokens reports whether a RequestAuthentication has rules for tokens. gRPC servers cannot verify tokens, so
-// such servers refuse all callers. demandsTokens also adds a problem for each such RequestAuthentication, and for each
-// policy with dry run. gRPC servers do not count dry runs.
+// demandsTokens reports whether a RequestAuthentication has rules for tokens. gRPC servers cannot verify tokens, so the
+// workload's servers then refuse all callers. demandsTokens also adds a problem for each such RequestAuthentication,
+// and for each policy with dry run. gRPC servers do not count dry runs.
 func (wl *Workload) demandsTokens() (demands bool) {
 	for _, p := range wl.authentications.All() {
 		if len(model.Authentication(p).GetJwtRules()) > 0 {
@@ -78,10 +78,11 @@ func (wl *Workload) demandsTokens() (demands bool) {
 	return demands
 }
 
-// acceptsMTLS returns true if a server accepts only mTLS, and false if it accepts only plaintext. gRPC servers cannot
-// accept both. If a PeerAuthentication permits both, a server with a certificate accepts mTLS if it has the label that
-// declares mTLS to clients (istio: pilot/pkg/networking/grpcgen/lds.go). The result ok is false if mTLS is required and
-// the server has no certificate. Such a server gets no listener.
+// acceptsMTLS decides about a server's mTLS. The first result is true if the server accepts only mTLS, and false if it
+// accepts only plaintext. gRPC servers cannot accept both. If a PeerAuthentication permits both, a server with a
+// certificate accepts mTLS if it has the label that declares mTLS to clients (istio:
+// pilot/pkg/networking/grpcgen/lds.go). The second result is false if mTLS is required and the server has no
+// certificate. Such a server gets no listener.
 func (wl *Workload) acceptsMTLS(svc *model.Service, port uint32) (mtls, ok bool) {
 	identity := wl.key.Caps.Has(xds.CapIdentity)
 	switch wl.policyMode(port) {

@@ -39,8 +39,8 @@ func newIndex(s *mirror.Snapshot) *Index {
 	return (&Index{}).With(edits)
 }
 
-// With returns the index of the snapshot after the edits. x is not changed. x must be the index of the snapshot before
-// the edits.
+// With returns the index of the snapshot after the edits. It does not change x, which must be the index of the snapshot
+// before the edits.
 func (x *Index) With(edits []mirror.Edit) *Index {
 	next := &Index{addresses: x.addresses.change(), routesTo: x.routesTo.change(), secrets: x.secrets.change(),
 		naming: x.naming.change(), aliases: x.aliases.change(), wildcards: x.wildcards.change(), bound: x.bound.change(), routing: x.routing.change()}
@@ -192,7 +192,8 @@ func (x *Index) Aliases(host string) iter.Seq[string] {
 }
 
 // AliasTargets yields the hosts that the Services of type ExternalName with this host lead to. If a target is an alias
-// itself, AliasTargets yields its targets too. Each target is yielded once. Exports of the Services are ignored.
+// itself, AliasTargets also yields the hosts that the target leads to. Each host is yielded once. Exports of the
+// Services are ignored.
 func (in *Input) AliasTargets(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		seen := map[string]bool{host: true}

@@ -50,8 +50,8 @@ type Input struct {
 	Fault func(in *Input, of view.Scope)
 }
 
-// New returns the Input of a snapshot, and indexes the whole snapshot. Resources are built in the pool. cluster is the
-// name of the config cluster.
+// New returns the Input of a snapshot, and indexes the whole snapshot. Resources are built in the pool. The parameter
+// cluster is the name of the config cluster.
 func New(s *mirror.Snapshot, p *pool.Pool, cluster string) *Input {
 	in := &Input{Cluster: cluster, Index: newIndex(s), Pool: p}
 	in.read(s)
@@ -107,11 +107,11 @@ func (in *Input) Copy() *Input {
 // Root returns the root namespace of the configuration.
 func (in *Input) Root() string { return in.Mesh.Spec.GetRootNamespace() }
 
-// Tested calls Fault, if it is set. The planner calls Tested at several points of its work. The parameter of is the
-// scope that is being planned.
-func (in *Input) Tested(of view.Scope) {
+// Tested calls Fault, if it is set. The planner calls Tested at several points of its work, with the scope that is
+// being planned.
+func (in *Input) Tested(scope view.Scope) {
 	if in.Fault != nil {
-		in.Fault(in, of)
+		in.Fault(in, scope)
 	}
 }
 

@@ -31,8 +31,8 @@ type Selection struct {
 	Node   string // name of a Kubernetes Node; ignored unless OnNode is set
 }
 
-// selects reports whether the selection includes an endpoint. It compares the endpoint's health, Node and labels;
-// labels are the labels of the subset.
+// selects reports whether the selection includes an endpoint. It compares the endpoint's health, Node and labels. The
+// parameter labels has the labels of the subset.
 func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
 	switch {
 	case q.OnNode && e.GetNode() != q.Node:
@@ -44,11 +44,11 @@ func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
 	return false
 }
 
-// Members returns the endpoints that a selection includes, sorted by address, port and network. labels must be the
-// labels of the selection's subset, because the result is cached by the selection. Only endpoints in the service's own
-// namespace are selected. Endpoints have to be ready, unless the selection or the service includes others. The
-// endpoint port is the port with the name of the service port. For hosts that are resolved by DNS it is the port with
-// the same number (istio: pilot/pkg/model/endpointshards.go, CopyEndpoints).
+// Members returns the endpoints that a selection includes, sorted by address, port and network. The parameter labels
+// must have the labels of the selection's subset, because the result is cached by the selection. Only endpoints in the
+// service's own namespace are selected. Endpoints have to be ready, unless the selection or the service includes
+// others. The endpoint port is the port with the name of the service port. For hosts that are resolved by DNS it is the
+// port with the same number (istio: pilot/pkg/model/endpointshards.go, CopyEndpoints).
 //
 // If several endpoints have the same address, port and network, only the healthiest is included. Such endpoints exist
 // because the outdated status of one Pod may still state the address of another Pod. Equal addresses in two networks

@@ -27,9 +27,9 @@ func (m Meshes) later(mesh *model.Mesh) Meshes {
 	}
 }
 
-// project returns a copy of a mesh configuration with only the given fields. If the parameter before has equal content,
-// project returns before instead of a copy. before may be nil.
-func project(mesh *model.Mesh, fields []protoreflect.Name, before *model.Mesh) *model.Mesh {
+// project returns a copy of a mesh configuration with only the given fields. If the content of the copy equals that of
+// the previous projection, which may be nil, project returns the previous projection instead.
+func project(mesh *model.Mesh, fields []protoreflect.Name, previous *model.Mesh) *model.Mesh {
 	spec := &meshv1.MeshConfig{}
 	from, to := mesh.Spec.ProtoReflect(), spec.ProtoReflect()
 	for _, name := range fields {
@@ -41,8 +41,8 @@ func project(mesh *model.Mesh, fields []protoreflect.Name, before *model.Mesh) *
 	if err != nil { // impossible: the source of all fields was encoded before
 		panic(err)
 	}
-	if before != nil && before.Hash == r.Meta().Hash {
-		return before
+	if previous != nil && previous.Hash == r.Meta().Hash {
+		return previous
 	}
 	return r.(*model.Mesh)
 }

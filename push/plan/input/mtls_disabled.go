@@ -44,7 +44,7 @@ func (in *Input) WithoutMTLS(q Selection) bool {
 }
 
 // mtlsDisabledAt returns a digest of the selectors and ports for which PeerAuthentications disable mTLS, or "" if no
-// PeerAuthentication disables it. peers are sorted by age, the oldest first.
+// PeerAuthentication disables it. The list peers is sorted by age, the oldest first.
 //
 // The digest is a part of the service's clusters. It changes whenever an edit of a policy switches mTLS off or on for
 // an endpoint. It covers future endpoints as well as present endpoints, so a new endpoint does not change clusters.

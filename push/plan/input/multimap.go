@@ -25,8 +25,8 @@ func (r multimap[V]) change() multimap[V] {
 // seal ends the changes.
 func (r *multimap[V]) seal() { *r = multimap[V]{tree: r.txn.Commit()} }
 
-// put adds a value to the list of a name if the last argument is true, and removes the value otherwise. id identifies
-// the value within the list.
+// put adds a value to the list of a name if the last argument is true, and removes the value if it is false. The
+// parameter id identifies the value within the list.
 func (r *multimap[V]) put(name, id string, value V, there bool) {
 	key := []byte(name + "\x00" + id)
 	if there {

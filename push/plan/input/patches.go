@@ -19,9 +19,9 @@ import (
 // PatchSet lists the patches that apply to a proxy, in order of application.
 type PatchSet []model.Patch
 
-// Patches returns the patches to which refs refers, in the same order. A patch that cannot be applied is left out, and
-// found has a problem for the patch. References to absent EnvoyFilters or patches are skipped. Both results are nil if
-// they are empty.
+// Patches returns the referenced patches, in the order of the references. A patch that cannot be applied is left out,
+// and the second result has a problem for the patch. References to absent EnvoyFilters or patches are skipped. Both
+// results are nil if they are empty.
 func (in *Input) Patches(refs intern.List[view.Patch]) (set PatchSet, found []Problem) {
 	for _, ref := range refs.All() {
 		r, ok := in.Get(ref.Filter)
@@ -98,8 +98,8 @@ func (in *Input) Added(set PatchSet, side networkingv1.EnvoyFilter_PatchContext,
 	}
 }
 
-// RemovesCluster reports whether a patch removes the cluster with a side and name. For an inbound cluster, hosts are
-// the hosts of its services. For other clusters, hosts are ignored.
+// RemovesCluster reports whether a patch removes the cluster with a side and name. For an inbound cluster, the
+// parameter hosts has the hosts of its services. For other clusters it is ignored.
 func RemovesCluster(p model.Patch, side networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	return patch.RemovesCluster(p) && patch.ClusterMatches(p, side, name, hosts...)
 }
@@ -110,8 +110,8 @@ func (s PatchSet) RemovesCluster(side networkingv1.EnvoyFilter_PatchContext, nam
 	return s.Any(func(p model.Patch) bool { return RemovesCluster(p, side, name) })
 }
 
-// MergesCluster reports whether a patch is merged into the cluster with a side and name. For an inbound cluster, hosts
-// are the hosts of its services. For other clusters, hosts are ignored.
+// MergesCluster reports whether a patch is merged into the cluster with a side and name. For an inbound cluster, the
+// parameter hosts has the hosts of its services. For other clusters it is ignored.
 func MergesCluster(p model.Patch, side networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	return !patch.RemovesCluster(p) && patch.ClusterMatches(p, side, name, hosts...)
 }

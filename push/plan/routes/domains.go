@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// specOf decides the domains, patches, rules and destinations of a virtual host for proxies with the inputs of a
-// perspective. Domains that belong to another virtual host are left out. Problems are appended to found. The result is
+// specOf decides the domains, patches, rules and destinations of a virtual host for the proxies that a perspective
+// selects. Domains that belong to another virtual host are left out. Problems are appended to found. The result is
 // false if no domain remains. It is also false if no rule applies and there is no service, unless vh.Kept is set. It
 // calls pause between two pieces of the work.
 func (t *Table) specOf(
@@ -45,8 +45,8 @@ const perPiece = 200
 // maxLost is the largest number of domains of a virtual host that problems name.
 const maxLost = 10
 
-// domainsLeft returns the domains that a virtual host does not yield. Domains that it yields are appended to found as
-// problems, the first maxLost of them by name.
+// domainsLeft returns the domains that a virtual host does not yield. The domains that it yields are appended to found
+// as problems. The first maxLost of these problems name one domain each, and a last problem counts the others.
 func (t *Table) domainsLeft(rc *routeConfig, vh *VirtualHost, found *[]input.Problem, pause func()) (left []string) {
 	lost := 0
 	for i, d := range vh.Domains.All() {
@@ -92,8 +92,8 @@ func (t *Table) contains(list intern.List[string], domain string) bool {
 	return set[domain]
 }
 
-// loses reports whether a virtual host yields a domain to a patch or to a rival. reported is true if the loss of the
-// domain is a problem to report.
+// loses reports whether a virtual host yields a domain to a patch or to a rival. The result reported is true if the
+// loss of the domain is a problem to report.
 func (t *Table) loses(rc *routeConfig, vh *VirtualHost, domain string) (lost, reported bool) {
 	if rc.taken[domain] {
 		return true, true
@@ -114,8 +114,9 @@ func (t *Table) rivals(rc *routeConfig, vh *VirtualHost, domain string) []string
 	return t.ids
 }
 
-// markRivals marks the rivals for all domains that differ between two versions of a virtual host. old is nil if the
-// virtual host appears, and now is nil if it disappears. It calls pause between two pieces of the work.
+// markRivals marks the rivals for all domains that differ between two versions of a virtual host. The argument old is
+// nil for a new virtual host, and the argument now is nil for a removed one. It calls pause between two pieces of the
+// work.
 func (t *Table) markRivals(rc *routeConfig, old, now *entry, pause func()) {
 	vh := now
 	if now == nil {

@@ -20,8 +20,9 @@
 // again. Neighbouring virtual hosts are joined in runs, so the work of an edit hardly grows with the number of virtual
 // hosts.
 //
-// Owns: the route configurations of each scope. Reads: plan/host. Never: plans a listener; chooses the route
-// configurations or the virtual hosts in them.
+// Owns: the route configurations of each scope.
+// Reads: plan/host.
+// Never: plans a listener; chooses the route configurations or the virtual hosts in them.
 package routes
 
 import (
@@ -103,8 +104,8 @@ type Names interface {
 	Rivals(c Config, vh *VirtualHost, domain string, ids []string) []string
 	// SameRank reports whether two versions of one virtual host win their domains against the same rivals.
 	SameRank(a, b *VirtualHost) bool
-	// Yields reports whether a virtual host yields a domain that it has in common with a rival. reported is true if
-	// the loss of the domain has to be reported as a problem.
+	// Yields reports whether a virtual host yields a domain that it has in common with a rival. The result reported is
+	// true if the loss of the domain has to be reported as a problem.
 	Yields(vh, rival *VirtualHost) (yields, reported bool)
 	// Blame returns the key of the object to which a virtual host's problems are attributed.
 	Blame(vh *VirtualHost) model.Key

@@ -88,10 +88,10 @@ func (t *Table) Fork(of Scope, names Names) *Table {
 	return next
 }
 
-// Use changes the number of listeners that request a route configuration. The parameter by is added to the number, and
-// may be negative. A missing route configuration is created. The next Finish plans the route configuration.
-func (t *Table) Use(c Config, by int) {
-	t.get(c).users += by
+// Use changes the number of listeners that request a route configuration. The parameter delta is added to the number,
+// and may be negative. A missing route configuration is created. The next Finish plans the route configuration.
+func (t *Table) Use(c Config, delta int) {
+	t.get(c).users += delta
 	t.mark(c.Name)
 }
 

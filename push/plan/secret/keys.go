@@ -114,10 +114,10 @@ func (t *Table) Unopened(record *model.Secret) bool {
 
 // Pending returns the record keys of the Secrets that a proxy waits for. A proxy waits for a Secret that it subscribes
 // to while the private key of the Secret's newest version is not opened. The result has no order, may contain a key
-// repeatedly, and is nil if it is empty. The parameter subs has the subscriptions of the proxy's identity. The second
-// parameter has the names of the proxy.
-func (t *Table) Pending(subs *Subscriptions, of *Names) (pending []model.Key) {
-	for name := range of.names {
+// repeatedly, and is nil if it is empty. The parameter subs has the subscriptions of the proxy's identity. The
+// parameter wanted has the names that the proxy subscribes to.
+func (t *Table) Pending(subs *Subscriptions, wanted *Names) (pending []model.Key) {
+	for name := range wanted.names {
 		if t.opening(subs, name) {
 			pending = append(pending, subs.names[name].needs)
 		}

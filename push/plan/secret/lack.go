@@ -52,8 +52,8 @@ type naming struct {
 
 // LackProblems returns problems of Gateways and DestinationRules. Each Lack leads to a problem for each field that
 // names the Secret or ConfigMap of the Lack. Records that do not select workloads of the Lack's identity are ignored.
-// Problems may repeat. The result is nil if it is empty. s is the snapshot with the Gateways and DestinationRules, and
-// root is the root namespace. Any goroutine may call LackProblems.
+// Problems may repeat. The result is nil if it is empty. The argument s is the snapshot with the Gateways and
+// DestinationRules, and the argument root is the root namespace. Any goroutine may call LackProblems.
 func LackProblems(lacks []Lack, s *mirror.Snapshot, root string) (found []input.Problem) {
 	if len(lacks) == 0 {
 		return nil
@@ -80,8 +80,8 @@ func LackProblems(lacks []Lack, s *mirror.Snapshot, root string) (found []input.
 	return found
 }
 
-// of reports whether the field refers to the Secret or ConfigMap of a Lack. ref is the parsed resource name of the
-// Lack.
+// of reports whether the field refers to the Secret or ConfigMap of a Lack. The argument ref is the parsed resource
+// name of the Lack.
 func (n naming) of(ref access.Reference, l Lack) bool {
 	if n.use.ConfigMap {
 		return n.use.Of == ref.Namespace

@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// secretName returns the name of the Secret that a resource name refers to. ok is false if the resource name does not
-// refer to a Secret of the namespace.
+// secretName returns the name of the Secret that a resource name refers to. The result ok is false if the resource name
+// does not refer to a Secret of the namespace.
 func secretName(namespace, resource string) (name string, ok bool) {
 	if !model.NamesSecret(resource) {
 		return "", false
@@ -29,8 +29,8 @@ func secretName(namespace, resource string) (name string, ok bool) {
 }
 
 // candidates returns the keys, without origin, of the Secrets that may provide a resource, in order of precedence. It
-// returns no keys if the name refers neither to a Secret of the namespace nor to a ConfigMap. trust is true if the
-// resource contains certificates of authorities. The resource NAME-cacert has these certificates from the Secret
+// returns no keys if the name refers neither to a Secret of the namespace nor to a ConfigMap. The result trust is true
+// if the resource contains certificates of authorities. The resource NAME-cacert has these certificates from the Secret
 // NAME-cacert, or otherwise from the Secret NAME. A ConfigMap has only certificates of authorities, and may be in any
 // namespace.
 func candidates(namespace, resource string) (keys []model.Key, trust bool) {
@@ -56,9 +56,9 @@ func Anywhere(key model.Key) model.Key {
 	return key
 }
 
-// secretFor returns the record that provides a resource, or nil. trust is true if the record provides certificates of
-// authorities. Secrets of the proxy's own cluster precede Secrets of the config cluster. Other clusters are ignored
-// (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster).
+// secretFor returns the record that provides a resource, or nil. The result trust is true if the record provides
+// certificates of authorities. Secrets of the proxy's own cluster precede Secrets of the config cluster. Other clusters
+// are ignored (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster).
 func secretFor(in *input.Input, who view.Identity, resource string) (record *model.Secret, trust bool) {
 	keys, trust := candidates(who.Namespace, resource)
 	for s := range secretsNamed(in, who, keys...) {

@@ -11,9 +11,9 @@ import (
 
 // Refused returns the reason why a proxy can never get the Secret with a resource name, whether or not the Secret
 // exists. It checks the proxy's identity and the namespace in the name. Both results are empty if the checks pass.
-// Missing returns other reasons, such as a missing right. cause is one of a few fixed texts, by which log lines are
-// counted. why is a sentence. The argument subs has the subscriptions of the proxy's identity. It must be nil if the
-// identity and the proxy are in different namespaces, or if the identity's cluster is not verified.
+// Missing returns other reasons, such as a missing right. The result cause is one of a few fixed texts, by which log
+// lines are counted. The result why is a sentence. The argument subs has the subscriptions of the proxy's identity. It
+// must be nil if the identity and the proxy are in different namespaces, or if the identity's cluster is not verified.
 func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why string) {
 	switch {
 	case n.Verified == view.Identity{}:
@@ -35,8 +35,8 @@ func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why stri
 // and a proxy subscribes to it. The result is empty if the identity may have the key, if the resource contains only
 // certificates of authorities, or if the right of the identity is unknown. The right is unknown if no authoriser was
 // queried, and the configuration has no bindings of the identity's cluster. The reason names no object of another
-// namespace, and does not depend on objects that do not apply to workloads of the identity. resource must be a name for
-// which Refused returns no reason.
+// namespace, and does not depend on objects that do not apply to workloads of the identity. The argument resource must
+// be a name for which Refused returns no reason.
 func (t *Table) Denied(subs *Subscriptions, resource string) (why string) {
 	keys, trust := candidates(subs.who.Namespace, resource)
 	if trust {
@@ -58,11 +58,11 @@ func (t *Table) Denied(subs *Subscriptions, resource string) (why string) {
 }
 
 // Missing returns the reason why a proxy is not sent a Secret that it has requested. The results have the meanings of
-// the results of Refused. Both results are empty if the Secret is sent or pending. The first parameter has the names of
-// the proxy. The second parameter must be a requested name for which Refused returns no reason. If the proxy's names do
-// not include this name, the maximum number of names is exceeded, and the reason says so.
-func (subs *Subscriptions) Missing(of *Names, resource string) (cause, why string) {
-	if !of.names[resource] {
+// the results of Refused. Both results are empty if the Secret is sent or pending. The argument wanted has the names of
+// the proxy. The argument resource must be a requested name for which Refused returns no reason. If wanted lacks this
+// name, the maximum number of names is exceeded, and the reason says so.
+func (subs *Subscriptions) Missing(wanted *Names, resource string) (cause, why string) {
+	if !wanted.names[resource] {
 		return "too many names", fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d",
 			MaxNames, MaxNamesOfIdentity)
 	}

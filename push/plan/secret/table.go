@@ -5,8 +5,10 @@
 // credential. Such a configuration is for identities whose workloads its WasmPlugin or TrafficExtension selects.
 //
 // Owns: the subscriptions of each identity, and the private keys that are opened for them. Only the planner's goroutine
-// uses these. Reads: plan/input, push/access. Never: opens a private key or calls an authoriser. The caller opens the
-// keys of Sealed, queries the rights of Doubted and Rights, and passes the answers to Opened and Authorised.
+// uses these.
+// Reads: plan/input, push/access.
+// Never: opens a private key or calls an authoriser. The caller opens the keys of Sealed, queries the rights of Doubted
+// and Rights, and passes the answers to Opened and Authorised.
 //
 // # Secrets on demand
 //

@@ -108,19 +108,19 @@ func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting 
 	return counting, filters
 }
 
-// unprovided adds the problem that an entry of a Telemetry has no provider. The message names a field of
-// defaultProviders (parameter of) and another setting that could name a provider (parameter more, may be empty).
-// store/normal reports the first accessLogging entry of a Telemetry without a selector in the root namespace. For this
-// entry, unprovided adds nothing.
-func (d *decision) unprovided(at place, of, more string) {
+// unprovided adds the problem that an entry of a Telemetry has no provider. The parameter field is the field of
+// defaultProviders that the message names. The parameter alternative is the end of the message, with another setting
+// that could name a provider; it may be empty. store/normal reports the first accessLogging entry of a Telemetry
+// without a selector in the root namespace. For this entry, unprovided adds nothing.
+func (d *decision) unprovided(at place, field, alternative string) {
 	first := at.field == "spec.accessLogging[0]" && at.key.Namespace == d.Root()
 	if t, is := d.Get(at.key); is && first && t.(*model.Telemetry).Spec.GetSelector() == nil {
 		return
 	}
 	message := strings.TrimSpace(fmt.Sprintf("names no provider, and neither a Telemetry above it does nor meshConfig.defaultProviders.%s %s",
-		of, more)) + ": it has no effect"
+		field, alternative)) + ": it has no effect"
 	p := input.Warning(at.key, problem.NoEffect, at.field, message)
-	if of == "accessLogging" {
+	if field == "accessLogging" {
 		p.Analyzer = problem.InvalidTelemetryProvider
 	}
 	d.out.Problems = append(d.out.Problems, p)

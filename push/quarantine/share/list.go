@@ -37,7 +37,7 @@ type place struct {
 	Field  string `json:"field,omitempty"`
 }
 
-// Bounds of shared reports, because proxies are untrusted.
+// These bound the shared reports, because proxies are untrusted.
 const (
 	maxReports     = 512       // reports that one replica shares
 	maxOfReporter  = 16        // reports of one reporter, so that no account fills the list
@@ -150,12 +150,12 @@ func (l *list) oldestOf(by quarantine.Reporter) int {
 	return slices.IndexFunc(l.all, func(o quarantine.Report) bool { return o.Reporter == by && of[o.Credential] == most })
 }
 
-// prune removes old reports that no longer count, and reports whether it removed any. The predicate counts decides
+// prune removes old reports that no longer count, and reports whether it removed any. The function relevant reports
 // whether reports about a version still count.
-func (l *list) prune(now time.Time, counts func(quarantine.Key) bool) bool {
+func (l *list) prune(now time.Time, relevant func(quarantine.Key) bool) bool {
 	before := len(l.all)
 	l.all = slices.DeleteFunc(l.all, func(r quarantine.Report) bool {
-		return now.Sub(r.At) >= quarantine.DefaultKeep && !counts(r.Key)
+		return now.Sub(r.At) >= quarantine.DefaultKeep && !relevant(r.Key)
 	})
 	return len(l.all) < before
 }

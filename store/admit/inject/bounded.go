@@ -142,9 +142,9 @@ func tooLarge(v reflect.Value) bool {
 	}
 }
 
-// atMost wraps a function of sprig. The wrapper fails before the call if the result would be too large. The parameter
-// most is the maximum size, and the function count computes the size of the result from the arguments.
-func atMost(f any, most int, count func(args []reflect.Value) int) any {
+// atMost wraps a function of sprig. The wrapper fails before the call if the result would be larger than maxSize. The
+// function count computes the size of the result from the arguments.
+func atMost(f any, maxSize int, count func(args []reflect.Value) int) any {
 	v := reflect.ValueOf(f)
 	t := v.Type()
 	var in []reflect.Type
@@ -152,7 +152,7 @@ func atMost(f any, most int, count func(args []reflect.Value) int) any {
 		in = append(in, p)
 	}
 	checked := func(args []reflect.Value) []reflect.Value {
-		if n := count(args); n > most {
+		if n := count(args); n > maxSize {
 			return []reflect.Value{reflect.Zero(t.Out(0)), reflect.ValueOf(&errLarge).Elem()}
 		}
 		results := v.Call(args)

@@ -8,9 +8,9 @@ import (
 )
 
 // boundCounts bounds the results of the sprig functions until, untilStep, seq, repeat and nindent. The size of the
-// result grows with a numeric argument. A large number is refused before the call, and so is a large product of the
-// number and the text's size for repeat, or of the number and the text's lines for nindent. boundCounts also calls
-// boundReplacements. all must contain all functions except seq.
+// result grows with a numeric argument, so a large number is refused before the call. For repeat, a large product of
+// the number and the text's size is refused too. For nindent, a large product of the number and the text's lines is
+// refused. boundCounts also calls boundReplacements. The map must contain all these functions except seq.
 func boundCounts(all template.FuncMap) {
 	number := func(v reflect.Value) int {
 		for v.Kind() == reflect.Interface {
@@ -80,13 +80,13 @@ func boundReplacements(all template.FuncMap, number func(reflect.Value) int) {
 
 // textSize estimates the bytes of the text of a value: the bytes of its strings, also of those in nested lists and
 // maps. Several references to one string count several times, as in the text. Other values count one byte each. The
-// work is bounded: textSize stops when the result exceeds the parameter most.
-func textSize(v reflect.Value, most int) int {
+// work is bounded: textSize stops when the result exceeds maxSize.
+func textSize(v reflect.Value, maxSize int) int {
 	for v.Kind() == reflect.Interface {
 		v = v.Elem()
 	}
 	size := 1
-	add := func(element reflect.Value) { size += 1 + textSize(element, most-size) }
+	add := func(element reflect.Value) { size += 1 + textSize(element, maxSize-size) }
 	switch v.Kind() {
 	case reflect.String:
 		return v.Len()
@@ -94,11 +94,11 @@ func textSize(v reflect.Value, most int) int {
 		if v.Type().Elem().Kind() == reflect.Uint8 {
 			return v.Len()
 		}
-		for i := 0; i < v.Len() && size <= most; i++ {
+		for i := 0; i < v.Len() && size <= maxSize; i++ {
 			add(v.Index(i))
 		}
 	case reflect.Map:
-		for each := v.MapRange(); size <= most && each.Next(); {
+		for each := v.MapRange(); size <= maxSize && each.Next(); {
 			add(each.Key())
 			add(each.Value())
 		}
@@ -108,13 +108,13 @@ func textSize(v reflect.Value, most int) int {
 }
 
 // replaced returns an upper bound for the length of a text after all matches of a regular expression are replaced. Each
-// $ in the replacement text, which is the last parameter, may stand for a whole match.
-func replaced(expression, text, by string) int {
+// $ in the replacement may stand for a whole match.
+func replaced(expression, text, replacement string) int {
 	re, err := regexp.Compile(expression)
 	if err != nil {
 		return 0 // the function itself fails: it returns the error, or panics
 	}
 	n := 0
 	re.ReplaceAllStringFunc(text, func(string) string { n++; return "" })
-	return len(text) + n*len(by) + strings.Count(by, "$")*len(text)
+	return len(text) + n*len(replacement) + strings.Count(replacement, "$")*len(text)
 }

@@ -17,7 +17,7 @@ type Decision struct {
 	Reason string // one sentence; never empty
 }
 
-// Values of Config.Policy, which applies to Pods about which no label, annotation or selector decides.
+// Values of Config.Policy. The policy decides about a Pod if no label, annotation or selector does.
 const (
 	policyEnabled  = "enabled"
 	policyDisabled = "disabled"

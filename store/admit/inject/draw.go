@@ -218,12 +218,12 @@ func (n *names) add(overlay map[string]any) error {
 	return nil
 }
 
-// as converts a JSON value to a type. A null value becomes the zero value. In the error, the parameter what names the
-// field, and the parameter want names the type.
-func as[T any](value any, what, want string) (out T, err error) {
+// as converts a JSON value to a type. A null value becomes the zero value. The parameters field and kind describe the
+// value and the wanted type in the error.
+func as[T any](value any, field, kind string) (out T, err error) {
 	out, is := value.(T)
 	if !is && value != nil {
-		return out, fmt.Errorf("its output is not a part of a Pod: %s is not %s", what, want)
+		return out, fmt.Errorf("its output is not a part of a Pod: %s is not %s", field, kind)
 	}
 	return out, nil
 }
@@ -241,12 +241,12 @@ func setOf(list []string) map[string]bool {
 // native reports whether the proxy is a native sidecar (an init container that keeps running).
 func (n *names) native() bool { return has(n.InitContainers, ProxyContainer) }
 
-// added returns the keys that injections have added to a map, sorted. They are the keys in the parameter now that are
-// not in before, or that an earlier injection added (the parameter earlier).
-func added(before, now map[string]string, earlier []string) (all []string) {
+// added returns the keys that injections have added to a map, sorted. They are the keys of the current map that the
+// original map lacks, and those that an earlier injection added.
+func added(original, current map[string]string, earlier []string) (all []string) {
 	ours := setOf(earlier)
-	for _, key := range sorted(now) {
-		if _, there := before[key]; !there || ours[key] {
+	for _, key := range sorted(current) {
+		if _, there := original[key]; !there || ours[key] {
 			all = append(all, key)
 		}
 	}

@@ -100,10 +100,10 @@ type task struct {
 }
 
 // finish applies the steps that templates cannot express: the order of containers, metrics, probes and the status
-// annotation. It changes pod, the result of the templates. The parameter from is the Pod without the templates'
+// annotation. It changes pod, the result of the templates. The parameter original is the Pod without the templates'
 // additions. The method fails if the annotation with scrape targets is invalid or names the agent's port, or if a value
 // cannot be encoded.
-func (w *task) finish(from, pod *corev1.Pod) error {
+func (w *task) finish(original, pod *corev1.Pod) error {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
@@ -126,8 +126,8 @@ func (w *task) finish(from, pod *corev1.Pod) error {
 		pod.Annotations[name] = value
 	}
 	delete(pod.Annotations, statusAnnotation)
-	w.drawn.Labels = added(from.Labels, pod.Labels, w.before.names.Labels)
-	w.drawn.Annotations = added(from.Annotations, pod.Annotations, w.before.names.Annotations)
+	w.drawn.Labels = added(original.Labels, pod.Labels, w.before.names.Labels)
+	w.drawn.Annotations = added(original.Annotations, pod.Annotations, w.before.names.Annotations)
 	status, err := w.drawn.status(w.revision)
 	if err != nil {
 		return err

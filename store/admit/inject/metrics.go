@@ -18,8 +18,8 @@ const agentMetrics = "/stats/prometheus"
 
 // scrapeAnnotations returns the values of the annotations prometheus.io/scrape, port and path of a Pod. Names are
 // compared as Prometheus does, with an underscore in place of each character except letters and digits. If several
-// annotations have the same name in this form, the last one in sorted order counts. The result there lists the original
-// names of all these annotations, sorted.
+// annotations have the same name in this form, the last one in sorted order counts. The second result lists the
+// original names of all these annotations, sorted.
 func scrapeAnnotations(pod *corev1.Pod) (s scrape.Settings, there []string) {
 	into := map[string]*string{"prometheus_io_scrape": &s.Scrape, "prometheus_io_port": &s.Port, "prometheus_io_path": &s.Path}
 	for _, name := range sorted(pod.Annotations) {

@@ -13,8 +13,8 @@ import (
 // autoImage stands for the template's image in an author's container, because Kubernetes requires an image there.
 const autoImage = "auto"
 
-// own merges containers that the Pod's author wrote onto the templates' containers of the same names. The author's
-// values take precedence. The first injection of a Pod also stores the author's containers in the annotation
+// own takes the containers of the Pod's author, and merges them onto the templates' containers with the same names. The
+// author's values take precedence. The first injection of a Pod also stores the author's containers in the annotation
 // proxy.istio.io/overrides, so that a second injection can separate them from the templates' values.
 func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
 	find := w.before.own.find

@@ -20,33 +20,33 @@ var doubtful = map[string]func(string) error{
 
 // Warnings lists the faults of an injected Pod, as one-line texts without a final full stop. It returns nil if there
 // are no faults. Faults are invalid or ineffective annotations and labels, and containers whose traffic bypasses the
-// proxy. They do not prevent the injection. The parameter before is the Pod in the request, and after is the result of
-// Inject. Neither Pod is modified.
-func Warnings(before, after *corev1.Pod) (all []string) {
-	if kind, value := injectOf(before); value != "" && value != "true" && value != "false" {
+// proxy. They do not prevent the injection. The parameter requested is the Pod in the request, and result is the Pod
+// that Inject returned. Neither Pod is modified.
+func Warnings(requested, result *corev1.Pod) (all []string) {
+	if kind, value := injectOf(requested); value != "" && value != "true" && value != "false" {
 		all = append(all, fmt.Sprintf("%s %s: %.100q is ignored: want true or false", kind, annotation.SidecarInject.Name,
 			value))
 	}
-	for _, name := range sorted(before.Annotations) {
+	for _, name := range sorted(requested.Annotations) {
 		if check := doubtful[name]; check != nil {
-			if err := check(before.Annotations[name]); err != nil {
+			if err := check(requested.Annotations[name]); err != nil {
 				all = append(all, fmt.Sprintf("annotation %s: %v: the proxy will not start", name, err))
 			}
 		}
 	}
-	for _, one := range normal.OfPod(before.Annotations, before.Labels) {
+	for _, one := range normal.OfPod(requested.Annotations, requested.Labels) {
 		all = append(all, one.Field+": "+one.Message+one.Analyzer.Suffix())
 	}
-	if was, _ := scrapeAnnotations(before); was.Port != "" && isPort(was.Port) != nil {
+	if was, _ := scrapeAnnotations(requested); was.Port != "" && isPort(was.Port) != nil {
 		all = append(all, fmt.Sprintf("annotation prometheus.io/port: %.100q is no port: metrics of the application are not merged", was.Port))
 	}
-	_, again := before.Annotations[statusAnnotation]
-	if own := container(ProxyContainer, before); own != nil && !again && sharesUser(own, before) {
+	_, again := requested.Annotations[statusAnnotation]
+	if own := container(ProxyContainer, requested); own != nil && !again && sharesUser(own, requested) {
 		all = append(all, fmt.Sprintf(
 			"container %s: user %d is that of all containers of the Pod: the proxy has the user of its template instead",
 			ProxyContainer, *own.SecurityContext.RunAsUser))
 	}
-	for _, found := range bypass.Of(specOf(after)) {
+	for _, found := range bypass.Of(specOf(result)) {
 		all = append(all, found.String())
 	}
 	return all

@@ -50,10 +50,9 @@ func (f *Found) message(p object.Problem) string {
 	return p.Message
 }
 
-// warning returns "field: message" for a problem. The code of the problem's analyzer and the text in the parameter more
-// follow.
-func (f *Found) warning(p object.Problem, more string) string {
-	text := f.message(p) + p.Analyzer.Suffix() + more
+// warning returns "field: message" for a problem. The code of the problem's analyzer and the text suffix follow.
+func (f *Found) warning(p object.Problem, suffix string) string {
+	text := f.message(p) + p.Analyzer.Suffix() + suffix
 	if p.Field == "" {
 		return text
 	}

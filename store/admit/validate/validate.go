@@ -329,13 +329,13 @@ func refuse(obj *object.Object, found Found) *admissionv1.AdmissionResponse {
 	return no
 }
 
-// more returns a text with the number of omitted errors. The parameter all is the number of all errors. At
+// more returns a text with the number of omitted errors. The parameter total is the number of all errors. At
 // schema.MaxViolations the validation stopped, so the object may have further errors.
-func more(all int) string {
-	if all == schema.MaxViolations {
-		return fmt.Sprintf("and at least %d more", all-maxErrors)
+func more(total int) string {
+	if total == schema.MaxViolations {
+		return fmt.Sprintf("and at least %d more", total-maxErrors)
 	}
-	return fmt.Sprintf("and %d more", all-maxErrors)
+	return fmt.Sprintf("and %d more", total-maxErrors)
 }
 
 // cut truncates a text to maxMessage bytes.

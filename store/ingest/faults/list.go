@@ -55,8 +55,8 @@ func (l *List) Of(id object.ID) []object.Problem {
 }
 
 // Set replaces the problems of an object; an empty list removes them. If there are more than problem.MostOfObject
-// problems, Set omits warnings before errors, and the last kept problem states the number of omitted ones. Longer texts
-// of a problem are cut to 512 bytes. The List retains the slice, which the caller must not change afterwards.
+// problems, Set omits warnings before errors, and the last kept problem states the number of omitted ones. Each text of
+// a problem is cut to 512 bytes. The List retains the slice, which the caller must not change afterwards.
 func (l *List) Set(id object.ID, problems []object.Problem) {
 	problems = bounded(id, problems)
 	before := l.Of(id)

@@ -18,9 +18,9 @@ type Addresses struct {
 // Table changes.
 func (t *Table[E]) Addresses() *Addresses { return t.index.addresses }
 
-// Count changes the number of users of each address by the parameter by: 1 for a new user, -1 for a removed one. Texts
-// that are not IP addresses are ignored.
-func (a *Addresses) Count(addresses []string, by int32) {
+// Count adds delta to the number of users of each address. The parameter delta is 1 for a new user, and -1 for a
+// removed one. Texts that are not IP addresses are ignored.
+func (a *Addresses) Count(addresses []string, delta int32) {
 	if len(addresses) == 0 {
 		return
 	}
@@ -33,7 +33,7 @@ func (a *Addresses) Count(addresses []string, by int32) {
 		}
 		address = address.Unmap()
 		had := a.users[address] > 0
-		if a.users[address] += by; a.users[address] <= 0 {
+		if a.users[address] += delta; a.users[address] <= 0 {
 			delete(a.users, address)
 		}
 		switch has := a.users[address] > 0; {

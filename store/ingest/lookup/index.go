@@ -45,16 +45,16 @@ func newIndexes(pods func() iter.Seq2[object.ID, *normal.Pod]) *indexes {
 	return x
 }
 
-// count updates the indexes of looked-up names. The parameter by is 1 when the first object looks up a name, and -1
+// count updates the indexes of looked-up names. The parameter delta is 1 when the first object looks up a name, and -1
 // when the last object ceases to look up the name.
-func (x *indexes) count(name object.ID, by int) {
+func (x *indexes) count(name object.ID, delta int) {
 	if normal.IsPodAt(name) {
-		x.pods.count(name, by)
+		x.pods.count(name, delta)
 		return
 	}
-	x.owners.count(name, by)
+	x.owners.count(name, delta)
 	if d := x.demands[name.Origin.Source()]; d != nil {
-		if d.names[name] = true; by < 0 {
+		if d.names[name] = true; delta < 0 {
 			delete(d.names, name)
 		}
 		d.changed = true
@@ -92,12 +92,12 @@ func parsedOf[V any, E any](t *Table[E], id object.ID) V {
 	return as[V](nil)
 }
 
-// Pod implements normal.Lookup. It returns the last good version of the Pod, read-only; nil: there is no such Pod, or
-// no good version of it.
+// Pod implements normal.Lookup. It returns the last good version of the Pod, read-only. It returns nil if there is no
+// such Pod, or if no version of it was good.
 func (t *Table[E]) Pod(id object.ID) *normal.Pod { return parsedOf[*normal.Pod](t, id) }
 
-// Node implements normal.Lookup. It returns the last good version of the Node, read-only; nil: there is no such Node,
-// or no good version of it.
+// Node implements normal.Lookup. It returns the last good version of the Node, read-only. It returns nil if there is no
+// such Node, or if no version of it was good.
 func (t *Table[E]) Node(id object.ID) *normal.Node { return parsedOf[*normal.Node](t, id) }
 
 // Nodes implements normal.Lookup. It yields the Kubernetes Nodes of an origin (a source of a cluster), in no order. The
@@ -112,38 +112,38 @@ func (t *Table[E]) Nodes(of origin.Origin) iter.Seq[*normal.Node] {
 	}
 }
 
-// Namespace implements normal.Lookup. It returns the last good version of the Namespace, read-only; nil: there is no
-// such Namespace, or no good version of it.
+// Namespace implements normal.Lookup. It returns the last good version of the Namespace, read-only. It returns nil if
+// there is no such Namespace, or if no version of it was good.
 func (t *Table[E]) Namespace(id object.ID) *normal.Namespace {
 	return parsedOf[*normal.Namespace](t, id)
 }
 
-// Role implements normal.Lookup. It returns the last good version of the Role or ClusterRole, read-only; nil: there is
-// no such Role, or no good version of it.
+// Role implements normal.Lookup. It returns the last good version of the Role or ClusterRole, read-only. It returns nil
+// if there is no such Role, or if no version of it was good.
 func (t *Table[E]) Role(id object.ID) *normal.Role { return parsedOf[*normal.Role](t, id) }
 
 // Mesh implements normal.Lookup. It returns the mesh configuration in effect, read-only and never nil: the last good
 // version, or the defaults.
 func (t *Table[E]) Mesh() *meshv1.MeshConfig { return t.index.config }
 
-// Networks implements normal.Lookup. It returns the meshNetworks in effect, read-only and never nil; empty without
-// meshNetworks.
+// Networks implements normal.Lookup. It returns the meshNetworks in effect, read-only and never nil. They are empty if
+// no meshNetworks are configured.
 func (t *Table[E]) Networks() *meshv1.MeshNetworks { return t.index.networks }
 
-// Automatic implements normal.Lookup. It returns the automatic addresses of a ServiceEntry by host, read-only; nil: the
-// ServiceEntry has no automatic addresses. id is a normal.AutomaticID.
+// Automatic implements normal.Lookup. It returns the automatic addresses of a ServiceEntry by host, read-only. It
+// returns nil if the ServiceEntry has no automatic addresses. id is a normal.AutomaticID.
 func (t *Table[E]) Automatic(id object.ID) map[string][]string {
 	return parsedOf[map[string][]string](t, id)
 }
 
 // AutomaticAt implements normal.Lookup. It returns the normal.AutomaticID of the ServiceEntry to which an automatic
-// address (normal.AutomaticAtID) is assigned; zero: the address is not assigned.
+// address (normal.AutomaticAtID) is assigned. It returns the zero ID if the address is not assigned.
 func (t *Table[E]) AutomaticAt(id object.ID) object.ID { return t.index.automaticAt[id] }
 
-// Resolved implements normal.Lookup. It returns the addresses of a host name (normal.ResolvedID), read-only; nil: the
-// leader knows no address of the name.
+// Resolved implements normal.Lookup. It returns the addresses of a host name (normal.ResolvedID), read-only. It returns
+// nil if the leader knows no address of the name.
 func (t *Table[E]) Resolved(id object.ID) []string { return parsedOf[[]string](t, id) }
 
-// Keys implements normal.Lookup. It returns the state of a key source (normal.KeysID), read-only; zero: the leader has
-// not fetched the keys yet.
+// Keys implements normal.Lookup. It returns the state of a key source (normal.KeysID), read-only. The result is zero if
+// the leader has not fetched the keys yet.
 func (t *Table[E]) Keys(id object.ID) normal.Keys { return parsedOf[normal.Keys](t, id) }

@@ -36,11 +36,11 @@ var readsNetworks = map[string]bool{"EndpointSlice": true, "Pod": true, "Service
 
 func unreadMesh() any { return &Mesh{StaleConfig: true, StaleNetworks: true} }
 
-// parseMesh parses a mesh configuration. The parameter before is the previous *Mesh of the object, or nil. A part
+// parseMesh parses a mesh configuration. The parameter previous is the previous *Mesh of the object, or nil. A part
 // without a good version stays as it was. If key mesh is missing, the previous Config stays; without a previous one the
 // defaults apply.
-func parseMesh(n *normal.Normalizer, o *object.Object, before any) (any, []object.Problem) {
-	last := as[*Mesh](before)
+func parseMesh(n *normal.Normalizer, o *object.Object, previous any) (any, []object.Problem) {
+	last := as[*Mesh](previous)
 	if last == nil {
 		last = &Mesh{}
 	}
@@ -65,9 +65,10 @@ func parseMesh(n *normal.Normalizer, o *object.Object, before any) (any, []objec
 	return m, m.Problems
 }
 
-// Gateways returns the record of the gateways that the meshNetworks in effect define; nil: they define no gateway with
-// a known address. refs are the IDs of the host names that were looked up, in any order. If no record can be made,
-// gateways is nil and wrong contains a problem of o, the object with the mesh configuration. Otherwise wrong is nil.
+// Gateways returns the record of the gateways that the meshNetworks in effect define. The record is nil if they define
+// no gateway with a known address. refs are the IDs of the host names that were looked up, in any order. If no record
+// can be made, gateways is nil and wrong contains a problem of o, the object with the mesh configuration. Otherwise
+// wrong is nil.
 func (t *Table[E]) Gateways(o *object.Object) (gateways model.Record, refs []object.ID, wrong []object.Problem) {
 	gateways, refs, err := t.normal.MeshGateways(t.Networks(), t.Resolved)
 	if err != nil {

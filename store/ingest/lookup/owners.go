@@ -58,12 +58,12 @@ func (t *Table[E]) Label(namespace, value string) {
 }
 
 // Services implements normal.Lookup. It returns the Services and ServiceEntries with exactly this host, the oldest
-// first; nil without any. The caller must not change the list.
+// first. The result is nil if there are no such objects. The caller must not change the list.
 func (t *Table[E]) Services(host string) []*model.Service { return t.index.owners.hosts[host] }
 
-// Below implements normal.Lookup. It returns the ServiceEntries with a host that a wildcard covers, in no order; empty
-// without any. wildcard must begin with "*". A ServiceEntry with several such hosts is returned several times. The
-// caller owns the list.
+// Below implements normal.Lookup. It returns the ServiceEntries with a host that a wildcard covers, in no order. The
+// result is empty if there are no such ServiceEntries. wildcard must begin with "*". A ServiceEntry with several such
+// hosts is returned several times. The caller owns the list.
 func (t *Table[E]) Below(wildcard string) (all []*model.Service) {
 	for host := range t.index.owners.ending(wildcard[1:]) {
 		if model.Covers(wildcard, host) {
@@ -115,14 +115,14 @@ func serviceOf(records []model.Record) *model.Service {
 	return nil
 }
 
-// setService adds or removes a service; the parameter there is true if it is to be added. If moved is true, the objects
-// that looked up the hosts or addresses of the service are marked.
-func (t *Table[E]) setService(s *model.Service, there, moved bool) {
+// setService adds a service if the parameter present is true. Otherwise it removes the service. If moved is true, the
+// objects that looked up the hosts or addresses of the service are marked.
+func (t *Table[E]) setService(s *model.Service, present, moved bool) {
 	if s == nil {
 		return
 	}
 	for _, host := range s.Spec.GetHosts() {
-		if t.index.owners.setHost(host, s, there); moved {
+		if t.index.owners.setHost(host, s, present); moved {
 			t.markHost(host)
 		}
 	}
@@ -130,13 +130,13 @@ func (t *Table[E]) setService(s *model.Service, there, moved bool) {
 		return
 	}
 	by := int32(1)
-	if !there {
+	if !present {
 		by = -1
 	}
 	t.index.addresses.Count(s.Spec.GetAddresses(), by)
 	for _, text := range s.Spec.GetAddresses() {
 		if a, err := netip.ParseAddr(text); err == nil {
-			set(t.index.owners.addresses, a.Unmap(), s, there)
+			set(t.index.owners.addresses, a.Unmap(), s, present)
 		}
 	}
 	if moved {
@@ -172,17 +172,17 @@ func (o *owners) ending(ending string) iter.Seq[string] {
 	return maps.Keys(o.endings[longest])
 }
 
-// setHost adds a service to the services of a host if the parameter there is true. Otherwise it removes the service
+// setHost adds a service to the services of a host if the parameter present is true. Otherwise it removes the service
 // from them.
-func (o *owners) setHost(host string, s *model.Service, there bool) {
-	set(o.hosts, host, s, there)
+func (o *owners) setHost(host string, s *model.Service, present bool) {
+	set(o.hosts, host, s, present)
 	for ending := range endingsOf(host) {
 		switch hosts := o.endings[ending]; {
 		case len(o.hosts[host]) == 0:
 			if delete(hosts, host); len(hosts) == 0 {
 				delete(o.endings, ending)
 			}
-		case !there || s.Key.Kind != model.KindServiceEntry:
+		case !present || s.Key.Kind != model.KindServiceEntry:
 		case hosts == nil:
 			o.endings[ending] = map[string]struct{}{host: {}}
 		default:
@@ -191,15 +191,15 @@ func (o *owners) setHost(host string, s *model.Service, there bool) {
 	}
 }
 
-// set adds a service to the services of a key if the parameter there is true. Otherwise it removes the service from
+// set adds a service to the services of a key if the parameter present is true. Otherwise it removes the service from
 // them. The oldest service is first.
-func set[K comparable](of map[K][]*model.Service, key K, s *model.Service, there bool) {
+func set[K comparable](of map[K][]*model.Service, key K, s *model.Service, present bool) {
 	all := of[key]
 	at, has := slices.BinarySearchFunc(all, s, func(a, b *model.Service) int { return a.Older(&b.Head) })
 	switch {
-	case there && !has:
+	case present && !has:
 		all = slices.Insert(all, at, s)
-	case has && !there:
+	case has && !present:
 		all = slices.Delete(all, at, at+1)
 	}
 	if of[key] = all; len(all) == 0 {

@@ -86,15 +86,15 @@ func (p *podsByAddress) of(at podPlace) []namedPod {
 	return p.all[at]
 }
 
-// count counts the addresses of a namespace that objects look up. The parameter by is 1 when the first object looks up
-// an address, and -1 when no object does any more. Without such addresses, the namespace has no index.
-func (p *podsByAddress) count(name object.ID, by int) {
+// count counts the addresses of a namespace that objects look up. The parameter delta is 1 when the first object looks
+// up an address, and -1 when no object does any more. Without such addresses, the namespace has no index.
+func (p *podsByAddress) count(name object.ID, delta int) {
 	at := podPlace{name.Origin, name.Namespace}
 	here := p.asked[at]
 	if here == nil {
 		return
 	}
-	if here.names += by; here.names == 0 {
+	if here.names += delta; here.names == 0 {
 		delete(p.asked, at)
 	}
 }

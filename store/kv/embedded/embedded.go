@@ -1,8 +1,9 @@
 // Package embedded runs an etcd of one member in this process, so that a mesh of one replica needs no other program. A
 // Server is the etcd together with a kv.Store that is connected to it.
 //
-// Owns: the data directory; the etcd server and its maintenance. Reads: store/kv. Never: linked by programs that only
-// connect to etcd.
+// Owns: the data directory; the etcd server and its maintenance.
+// Reads: store/kv.
+// Never: linked by programs that only connect to etcd.
 //
 // An embedded etcd listens on a Unix socket, so there is no port to guard. The locked data directory proves that no
 // other process runs. An elector therefore deletes the election keys of a killed process immediately (lead.Config,
@@ -61,7 +62,7 @@ type Server struct {
 	room     atomic.Pointer[string] // result of Room; nil: there is room
 
 	mu   sync.Mutex  // guards etcd
-	etcd *embed.Etcd // nil: not started yet, for want of space on the disk
+	etcd *embed.Etcd // nil: not started yet, because the disk lacks space
 }
 
 const (

@@ -14,11 +14,11 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapTo returns a logger for etcd that forwards its errors, and its warnings about the disk, space, damage or a lost
-// leader. Other warnings become level debug, and lower levels are dropped. Once stopping is set, errors become level
-// debug too, because etcd reports the end of its own listeners as errors. Panics and fatal errors always stay errors,
-// and are never left out. Any other message above level debug is logged at most once in repeatAfter. If messages were
-// left out since the last time, the attribute "repeated" has their number.
+// zapTo returns a logger for etcd. The logger forwards etcd's errors, and etcd's warnings about the disk, space, damage
+// or a lost leader. Other warnings become level debug, and lower levels are dropped. Once stopping is set, errors
+// become level debug too, because etcd reports the end of its own listeners as errors. Panics and fatal errors always
+// stay errors, and are never left out. Any other message above level debug is logged at most once in repeatAfter. If
+// equal messages were left out since then, the attribute "repeated" has their number.
 func zapTo(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
 	return zap.New(slogCore{log: log.With(slog.String("from", "etcd")), stopping: stopping,
 		seen: &repeats{at: map[string]logged{}, now: time.Now}})

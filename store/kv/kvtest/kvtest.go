@@ -1,7 +1,7 @@
 // Package kvtest starts a real etcd for tests in a process of its own. So test binaries do not link the server, and the
 // race detector does not slow it down.
 //
-// Owns: a temporary directory, the process. Reads: store/kv. Never: used outside tests.
+// Owns: a temporary directory, the process. Reads: store/kv. Never: is used outside tests.
 package kvtest
 
 import (

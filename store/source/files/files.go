@@ -110,7 +110,7 @@ func Read(dir, cluster string, skipped func(location string)) ([]object.Event, [
 // Parse parses data, the content of one file with objects of the config cluster. If the name of the file ends with
 // .json, the content is JSON, and for any other name it is YAML documents. The events have the order of the file. Each
 // object is an event of op Put, and each document that cannot be read is an event of op Broken. The result skipped has
-// the locations of JSON documents that are certainly not objects. Parse does not keep data.
+// the locations of JSON documents that are certainly not objects. Parse does not retain the slice data.
 func Parse(name string, data []byte) (events []object.Event, skipped []string) {
 	for _, d := range documents(name, data) {
 		d.id.Origin = origin.New("", origin.Files)
@@ -216,7 +216,7 @@ func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]obj
 	s.forward(s.reader.step(now, readings, false), emit)
 }
 
-// size implements sizes.
+// size returns the size of a file in bytes, given its path in the folder. The size is -1 if there is no such file.
 func (s *Source) size(path string) int64 {
 	info, err := os.Stat(filepath.Join(s.Dir, path))
 	if err != nil {
@@ -265,9 +265,9 @@ func byNamespace(events []object.Event) (parts [][]object.Event) {
 	return parts
 }
 
-// rescan walks the whole folder, renews the watches and emits the changes, except for files in dirty, which wait to be
-// read. Changed files beyond mostBytes are added to dirty. If dirty is nil, the folder is read for the first time, as a
-// whole.
+// rescan walks the whole folder, renews the watches and emits the changes. It does not read the files in dirty, which
+// wait to be read. Changed files beyond mostBytes (a limit of the total size) are added to dirty. If the parameter
+// dirty is nil, the folder is read for the first time, as a whole.
 func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), dirty *dirty) *tree {
 	first := dirty == nil
 	readings, tree := s.scan(now, dirty)
@@ -282,7 +282,7 @@ func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), 
 }
 
 // scan walks the folder, and reads the files that may have changed or vanished, except for files in dirty, which wait
-// to be read. It adds changed files beyond mostBytes to dirty.
+// to be read. If the total size of the changed files exceeds mostBytes, scan adds some of them to dirty instead.
 func (s *Source) scan(now time.Time, dirty *dirty) ([]reading, *tree) {
 	s.scans.Add(1)
 	t := walk(s.Dir)

@@ -19,7 +19,7 @@ import (
 )
 
 // Stdin is the path that stands for the standard input in ReadPaths and InOrder. The locations of objects from the
-// standard input begin with it.
+// standard input begin with Stdin.
 const Stdin = "-"
 
 // Once are the options of ReadPaths.

@@ -34,14 +34,14 @@ func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 }
 
 // defined returns the served kinds of the given groups, except kinds whose definition is being deleted.
-func (s *Source) defined(ctx context.Context, of map[string]bool) (map[kindID]kind, error) {
+func (s *Source) defined(ctx context.Context, names map[string]bool) (map[kindID]kind, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
 	defer cancel()
 	groups, err := s.groups(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.kindsOf(ctx, slices.DeleteFunc(groups, func(g metav1.APIGroup) bool { return !of[g.Name] }))
+	return s.kindsOf(ctx, slices.DeleteFunc(groups, func(g metav1.APIGroup) bool { return !names[g.Name] }))
 }
 
 // kindsOf returns the kinds of groups that this Source can read. A kind without the verb create counts as not served:

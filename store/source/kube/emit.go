@@ -115,7 +115,7 @@ func (s *Source) listedKinds() []object.ID {
 	return slices.Compact(kinds)
 }
 
-// changes returns one event for each due object whose state differs from the emitted one; deletions come last. The
+// changes returns one event for each due object whose state differs from the emitted state. Deletions come last. The
 // caller has locked Source.mu.
 func (s *Source) changes(at time.Time) (events []object.Event) {
 	var deletes []object.Event
@@ -180,7 +180,7 @@ func (s *Source) of(id object.ID) *follower {
 
 // Problems returns the reasons for which parts of the cluster cannot be read now, sorted by object and message. It also
 // reports invalid discoverySelectors and an invalid shared mesh configuration. The result is nil if all is read, or if
-// Run is not running. The state that was read before remains in effect. The caller owns the slice. It is safe for
+// Run is not running. The state that was read before remains in effect. The caller owns the slice. Problems is safe for
 // concurrent use.
 func (s *Source) Problems() []object.Problem {
 	s.mu.Lock()

@@ -170,8 +170,8 @@ func (f *follower) fails(err error) { f.setWrong(brief(err), apierrors.IsForbidd
 // works records that the kind can be read. The log has one line when no kind fails any more.
 func (f *follower) works() { f.setWrong("", false) }
 
-// setWrong records the reason for which the kind cannot be read; empty: it can be read. Parameter forbidden: whether
-// the reason is a missing right.
+// setWrong records the reason for which the kind cannot be read. If wrong is empty, the kind can be read. If forbidden
+// is true, the reason is a missing right.
 func (f *follower) setWrong(wrong string, forbidden bool) {
 	s := f.source
 	s.mu.Lock()
@@ -190,9 +190,9 @@ func (f *follower) setWrong(wrong string, forbidden bool) {
 	}
 }
 
-// unreadable concerns a kind that consists of one referenced object. If the object cannot be read, unreadable emits a
-// Broken event, which retains the object's stored record. It also counts the kind as listed, so that a missing right
-// for one object does not delay Synced. The caller has locked Source.mu.
+// unreadable handles the failure of a kind that consists of one referenced object. If the object cannot be read,
+// unreadable emits a Broken event, which retains the object's stored record. It also counts the kind as listed, so that
+// a missing right for one object does not delay Synced. The caller has locked Source.mu.
 func (f *follower) unreadable() {
 	if f.wrong == "" || f.complete || !f.kind.referenced {
 		return
@@ -203,7 +203,8 @@ func (f *follower) unreadable() {
 	f.source.synced()
 }
 
-// failing counts the kinds that cannot be read. The caller has locked Source.mu.
+// failing counts the kinds that cannot be read. Kinds that are no longer served, and optional kinds that the API server
+// forbids, do not count. The caller has locked Source.mu.
 func (s *Source) failing() (n int) {
 	for _, f := range s.kinds {
 		if f.wrong != "" && !f.gone && f.refused < refusals {
@@ -273,8 +274,8 @@ func (f *follower) id(n name) object.ID {
 }
 
 // replace applies a complete list, and returns the number of objects that changed. Objects that the list lacks are
-// deleted. Parameter why: the reason that their Delete events state. The caller has locked Source.mu.
-func (f *follower) replace(list []any, why object.Why) (changed int) {
+// deleted. The parameter reason is the reason that their Delete events state. The caller has locked Source.mu.
+func (f *follower) replace(list []any, reason object.Why) (changed int) {
 	there := make(map[name]bool, len(list))
 	for _, o := range list {
 		there[itemOf(o).name] = true
@@ -286,8 +287,8 @@ func (f *follower) replace(list []any, why object.Why) (changed int) {
 			if f.remove(n) {
 				changed++
 			}
-			if why != object.Deleted {
-				f.source.lost[f.id(n)] = why
+			if reason != object.Deleted {
+				f.source.lost[f.id(n)] = reason
 			}
 		}
 	} else if len(list) == 0 && f.putMesh(nil) { // the table contains only the merged ConfigMap, so absent cannot be used

@@ -22,8 +22,9 @@ type leaving struct {
 // graces is the longest time of collection, as a multiple of Config.Grace, if deletions keep arriving.
 const graces = 4
 
-// gather updates the times of collection. waiting has all deletions that wait for a confirmation, and fresh is the
-// number of deletions that were marked since the last call. When the collection is over, it sets ripe.
+// gather updates the times of collection. The parameter waiting has all deletions that wait for a confirmation. The
+// parameter fresh is the number of deletions that were marked since the last call. When the collection is over, gather
+// sets ripe.
 func (l *leaving) gather(at time.Time, waiting []object.ID, fresh int, grace time.Duration) {
 	if l.ripe = nil; len(waiting) == 0 || l.asking {
 		l.first, l.last = time.Time{}, time.Time{}

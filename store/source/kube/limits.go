@@ -59,13 +59,13 @@ func isTooMuch(err error) bool {
 // amount is the size of the received part of a list.
 type amount struct{ objects, bytes int }
 
-// admit adds a page to the list in progress, and returns errTooMuch if the list exceeds a limit. Parameter first:
-// whether the page is the first of its list.
-func (f *follower) admit(objects, bytes int, first bool) error {
+// admit adds a page to the list in progress, and returns errTooMuch if the list exceeds a limit. The parameter
+// firstPage reports whether the page is the first of its list.
+func (f *follower) admit(objects, bytes int, firstPage bool) error {
 	s := f.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if first {
+	if firstPage {
 		f.listing = amount{}
 	}
 	f.listing.objects += objects
@@ -138,15 +138,15 @@ func (f *follower) tooManyLeft(list []any) error {
 	return nil
 }
 
-// readmit ends the exclusion of an object, and emits its state again, to supersede the Broken event. Parameter same:
-// whether the object's state is unchanged. The caller has locked Source.mu.
-func (f *follower) readmit(n name, same bool) {
+// readmit ends the exclusion of an object, and emits its state again, to supersede the Broken event. The parameter
+// unchanged reports whether the object's state is unchanged. The caller has locked Source.mu.
+func (f *follower) readmit(n name, unchanged bool) {
 	if _, was := f.left[n]; !was {
 		return
 	}
 	delete(f.left, n)
 	switch e := f.table.all[n]; {
-	case !same: // set marks it for emission
+	case !unchanged: // set marks it for emission
 	case e.emitted != nil:
 		f.source.enqueue(object.Event{Op: object.Put, ID: f.id(n), Object: e.emitted, Location: location})
 	case e.now == nil:
@@ -164,8 +164,8 @@ func (f *follower) readmitAbsent(there map[name]bool) {
 	}
 }
 
-// leftOut calls report for each object of the kind that is left out, up to 100, and once with the number of further
-// objects. The caller has locked Source.mu.
+// leftOut calls report for each object of the kind that is left out, up to 100. If there are more, it calls report once
+// with the number of further objects. The caller has locked Source.mu.
 func (f *follower) leftOut(report func(id object.ID, code problem.Code, message string)) {
 	const shown = 100
 	names := make([]name, 0, len(f.left))
@@ -182,7 +182,7 @@ func (f *follower) leftOut(report func(id object.ID, code problem.Code, message 
 	}
 }
 
-// weight returns the approximate size of an object as text, in bytes; 0 for an object of an unknown type.
+// weight returns the approximate size of an object as text, in bytes. It returns 0 for an object of an unknown type.
 func weight(o runtime.Object) int {
 	switch o := o.(type) {
 	case interface{ Size() int }: // of Kubernetes' own kinds

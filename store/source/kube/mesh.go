@@ -53,7 +53,8 @@ func (m *Meshes) Merged(namespace, name string) *corev1.ConfigMap {
 	return own
 }
 
-// sharedMesh returns the name of the shared ConfigMap; empty: there is no such ConfigMap.
+// sharedMesh returns the name of the shared ConfigMap. The name is empty if there is no such ConfigMap, or if Config
+// names this revision's own ConfigMap.
 func (s *Source) sharedMesh() string {
 	if s.SharedMesh == s.meshName() {
 		return ""

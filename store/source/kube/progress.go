@@ -28,7 +28,7 @@ func (p *watchProgress) record(kind kindID, at time.Time) {
 // these watches has delivered nothing yet, or that Run is not running.
 //
 // The method Accounts reports whether ServiceAccounts are included. The result everywhere reports whether all
-// namespaces are read. With the zero time it is false. ReadUntil is safe for concurrent use.
+// namespaces are read. If until is the zero time, everywhere is false. ReadUntil is safe for concurrent use.
 func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	s.mu.Lock()
 	refused := s.refusedKinds()

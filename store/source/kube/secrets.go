@@ -17,8 +17,9 @@ const maxSecrets = 1000
 
 // Refer replaces the list of Secrets and ConfigMaps that objects refer to. Run reads the referenced Secrets and
 // ConfigMaps of this cluster (at most 1,000), once everything else was listed. Run emits the deletion of each object
-// that the new list lacks. References to other clusters, and to namespaces other than Config.Namespace, are ignored.
-// The slice is not retained. Refer is safe for concurrent use, also while Run is not running.
+// that the new list lacks. References to other clusters are ignored. If Config.Namespace is set, references to other
+// namespaces are ignored too. The slice is not retained. Refer is safe for concurrent use, also while Run is not
+// running.
 func (s *Source) Refer(references []object.Reference) {
 	own := slices.DeleteFunc(slices.Clone(references), func(r object.Reference) bool { return r.To.Origin.Cluster() != s.Cluster })
 	s.mu.Lock()
@@ -51,8 +52,8 @@ func (s *Source) allListed() bool {
 	return true
 }
 
-// followSecrets starts and stops followers (readers of one kind) so that each referenced object within the limit has
-// one.
+// followSecrets starts and stops followers (readers of one kind) so that each referenced object within the limit has a
+// follower.
 func (s *Source) followSecrets(start func(...kind)) {
 	s.mu.Lock()
 	chosen, beyond := chooseSecrets(s.references, s.Namespace, maxSecrets)
@@ -90,7 +91,7 @@ func (s *Source) unfollow(f *follower) {
 	delete(s.kinds, f.kind.id())
 }
 
-// referred returns the kind of one Secret or ConfigMap.
+// referred returns the kind that consists of one Secret or ConfigMap.
 func referred(id object.ID) kind {
 	k := kind{version: "v1", kind: "Secret", resource: "secrets", namespaced: true, expected: &corev1.Secret{},
 		namespace: id.Namespace, name: id.Name, referenced: true}
@@ -100,28 +101,28 @@ func referred(id object.ID) kind {
 	return k
 }
 
-// chooseSecrets divides the references into chosen ones and ones beyond the limit. Parameter most: the limit. Parameter
-// only: the only namespace whose objects may be referenced; empty: all namespaces. References to other namespaces are
-// dropped. If there are too many references, the namespaces of the referring objects alternate, so that a namespace
-// with many references leaves room for others.
-func chooseSecrets(references []object.Reference, only string, most int) (chosen, beyond []object.Reference) {
+// chooseSecrets divides the references into chosen ones and ones beyond the limit. The parameter limit is the maximum
+// number of chosen references. Unless the parameter namespace is empty, references to other namespaces are dropped. If
+// there are too many references, the namespaces of the referring objects alternate, so that a namespace with many
+// references leaves room for others.
+func chooseSecrets(references []object.Reference, namespace string, limit int) (chosen, beyond []object.Reference) {
 	turns, turn := map[string]int{}, map[object.Reference]int{}
 	for _, r := range references {
-		if only == "" || r.To.Namespace == only {
+		if namespace == "" || r.To.Namespace == namespace {
 			turn[r] = turns[r.By.Namespace]
 			turns[r.By.Namespace]++
 			chosen = append(chosen, r)
 		}
 	}
-	if len(chosen) <= most {
+	if len(chosen) <= limit {
 		return chosen, nil
 	}
 	slices.SortStableFunc(chosen, func(a, b object.Reference) int { return cmp.Compare(turn[a], turn[b]) })
-	return chosen[:most], chosen[most:]
+	return chosen[:limit], chosen[limit:]
 }
 
-// tooMany calls report for each object that refers to an object beyond the limit, up to 100. It calls report once with
-// the number of further references.
+// tooMany calls report for each object that refers to an object beyond the limit, up to 100. If there are more, it
+// calls report once with the number of further references.
 func tooMany(beyond []object.Reference, report func(id object.ID, message string)) {
 	const shown = 100
 	for _, r := range beyond[:min(len(beyond), shown)] {

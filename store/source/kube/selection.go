@@ -25,10 +25,10 @@ type selection struct {
 	changed   chan struct{}                // closed when one of the fields above changes
 }
 
-// newSelection returns a selection of the namespace in the parameter only, or of all namespaces if the parameter is
-// empty.
-func newSelection(only string) selection {
-	return selection{only: only, labels: map[string]map[string]string{}, ending: map[string]bool{}, changed: make(chan struct{})}
+// newSelection returns a selection of one namespace. If the parameter namespace is empty, the result selects all
+// namespaces.
+func newSelection(namespace string) selection {
+	return selection{only: namespace, labels: map[string]map[string]string{}, ending: map[string]bool{}, changed: make(chan struct{})}
 }
 
 // selects reports whether objects of a namespace are read.
@@ -60,9 +60,9 @@ func (s *selection) notifyChanged() {
 }
 
 // Namespaces returns the existing namespaces whose objects are read, sorted, except namespaces that are being deleted.
-// The result names is nil without such namespaces, and belongs to the caller. The result known is false until Run has
-// listed the namespaces and the mesh configuration, and while Run is not running. The channel is closed when the result
-// may have changed. Namespaces is safe for concurrent use.
+// If there are no such namespaces, the result names is nil. The slice belongs to the caller. The result known is false
+// until Run has listed the namespaces and the mesh configuration, and while Run is not running. The channel is closed
+// when the result may have changed. Namespaces is safe for concurrent use.
 func (s *Source) Namespaces() (names []string, known bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,15 +104,15 @@ func (s *selection) use(mesh string) {
 	s.selectors, s.wrong = selectors, ""
 }
 
-// selects applies the labels of a Namespace to the selection; other objects are ignored. If the parameter there is
-// false, the Namespace was deleted. The caller has locked Source.mu.
-func (f *follower) selects(o metav1.Object, there bool) {
+// selects applies the labels of a Namespace to the selection; other objects are ignored. If exists is false, the
+// Namespace was deleted. The caller has locked Source.mu.
+func (f *follower) selects(o metav1.Object, exists bool) {
 	s := f.source
 	n, is := o.(*corev1.Namespace)
 	if !is {
 		return
 	}
-	if !there {
+	if !exists {
 		delete(s.selection.labels, n.Name) // the API server reports the deletions of its objects separately
 		delete(s.selection.ending, n.Name)
 		s.selection.notifyChanged()
@@ -170,10 +170,10 @@ func (s *Source) selectBy(mesh string) {
 	}
 }
 
-// reselected removes the objects of namespaces that are no longer selected. Parameter changed: for each namespace whose
-// selection changed, whether it is selected now. Parameter more: whether namespaces were added; if so, every namespaced
-// kind is listed again. The caller has locked Source.mu.
-func (s *Source) reselected(changed map[string]bool, more bool) {
+// reselected removes the objects of namespaces that are no longer selected. The map changed has an entry for each
+// namespace whose selection changed. Its value reports whether the namespace is selected now. If added is true,
+// namespaces were added, and every namespaced kind is listed again. The caller has locked Source.mu.
+func (s *Source) reselected(changed map[string]bool, added bool) {
 	for _, f := range s.kinds {
 		if !f.kind.namespaced || f.kind.isMesh() {
 			continue
@@ -183,7 +183,7 @@ func (s *Source) reselected(changed map[string]bool, more bool) {
 				f.remove(n)
 			}
 		}
-		if more {
+		if added {
 			f.listAgain()
 		}
 	}

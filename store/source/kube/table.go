@@ -17,7 +17,8 @@ type name struct{ namespace, name string }
 // state (nil: it does not exist). Usually both are the same pointer, which the ingester has too.
 type entry struct{ emitted, now *object.Object }
 
-// cost returns the memory of an entry, in bytes. If both states differ, only the present state counts.
+// cost returns the memory of an entry, in bytes. It counts one state: the present state, or the emitted state if the
+// object was deleted.
 func (e entry) cost() int {
 	switch o := cmp.Or(e.now, e.emitted); {
 	case o == nil:

@@ -23,10 +23,10 @@ type candidate struct {
 
 // candidatesOf returns the clusters that the Secrets name, sorted by cluster name. Each key of a Secret is the name of
 // a cluster, and the value is its kubeconfig. If two Secrets name one cluster, the older Secret applies, and at equal
-// times the Secret whose name sorts first. own is the name of the config cluster, which no Secret may name. Each
-// refused entry yields one problem of its Secret. An entry is refused for an invalid cluster name, a kubeconfig above
-// MostBytes, the name of the config cluster, a duplicate, or a cluster beyond Most.
-func candidatesOf(secrets []*corev1.Secret, own string) (all []candidate, problems []object.Problem) {
+// times the Secret whose name sorts first. The parameter configCluster is the name of the config cluster, which no
+// Secret may name. Each refused entry yields one problem of its Secret. An entry is refused for an invalid cluster
+// name, a kubeconfig above MostBytes, the name of the config cluster, a duplicate, or a cluster beyond Most.
+func candidatesOf(secrets []*corev1.Secret, configCluster string) (all []candidate, problems []object.Problem) {
 	secrets = slices.SortedFunc(slices.Values(secrets), func(a, b *corev1.Secret) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -44,7 +44,7 @@ func candidatesOf(secrets []*corev1.Secret, own string) (all []candidate, proble
 			case len(c.kubeconfig) > MostBytes:
 				report(problem.Invalid, fmt.Sprintf("the kubeconfig of cluster %s has %d bytes, and at most %d are read",
 					name, len(c.kubeconfig), MostBytes))
-			case name == own:
+			case name == configCluster:
 				report(problem.Duplicate, fmt.Sprintf("it names cluster %s, which is the config cluster: "+
 					"this process reads that cluster with its own credentials", name))
 			case is:

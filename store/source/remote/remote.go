@@ -177,10 +177,10 @@ func (k *Clusters) settle(ctx context.Context) error {
 	}
 }
 
-// applySecrets replaces the wanted clusters by the clusters that the Secrets name. Parameter all: the complete list of
-// Secrets.
-func (k *Clusters) applySecrets(all []*corev1.Secret) {
-	wanted, problems := candidatesOf(all, k.Own)
+// applySecrets replaces the wanted clusters by the clusters that the Secrets name. The parameter secrets is the
+// complete list of Secrets.
+func (k *Clusters) applySecrets(secrets []*corev1.Secret) {
+	wanted, problems := candidatesOf(secrets, k.Own)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wanted, k.problems, k.listed = wanted, problems, true
@@ -294,9 +294,9 @@ func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	k.mu.Unlock()
 }
 
-// open creates the sources to start, by cluster name. These are the sources of new clusters, and of clusters whose
-// changed kubeconfig has passed its check. For other changed kubeconfigs it starts a check. The result refused has one
-// problem for each kubeconfig that cannot be used. open does not wait for an API server.
+// open creates the sources that reconcile starts. The map next has the sources of new clusters, and of clusters whose
+// changed kubeconfig has passed its check. Its keys are cluster names. For other changed kubeconfigs it starts a check.
+// The result refused has one problem for each kubeconfig that cannot be used. open does not wait for an API server.
 func (k *Clusters) open(
 	ctx context.Context, wanted []candidate, running map[string]*cluster,
 ) (next map[string]source, refused []object.Problem) {

@@ -65,15 +65,15 @@ func (k *Clusters) Problems() []object.Problem {
 	return all
 }
 
-// lastWhole returns the time until which a cluster was read completely, before its present failure. Parameter broken:
-// whether the cluster has a failure now. The time stays fixed until the failure ends, because a problem with a changed
-// text would count as a new problem. The zero time means that the cluster is read completely now, or that it was never
-// read.
-func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
+// lastWhole returns the time until which a cluster was read completely, before its present failure. The parameter
+// failing reports whether the cluster has a failure now. The time stays fixed until the failure ends, because a problem
+// with a changed text would count as a new problem. The zero time means that the cluster is read completely now, or
+// that it was never read.
+func (k *Clusters) lastWhole(c *cluster, failing bool) time.Time {
 	until, _ := c.source.ReadUntil()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !broken {
+	if !failing {
 		c.whole = time.Time{}
 	} else if c.whole.IsZero() {
 		c.whole = until
@@ -81,9 +81,10 @@ func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 	return c.whole
 }
 
-// ReadUntil calls report for each cluster whose objects were all emitted once, in no order. until is the time up to
-// which the cluster's Pods and Namespaces were read (kube.Source.ReadUntil); it is never zero. If accounts is true,
-// until covers the cluster's ServiceAccounts too. everywhere reports whether all namespaces are read.
+// ReadUntil calls report for each cluster whose objects were all emitted once, in no particular order. The argument
+// until is the time up to which the cluster's Pods and Namespaces were read (kube.Source.ReadUntil); it is never zero.
+// If accounts is true, the time covers the cluster's ServiceAccounts too. The argument everywhere reports whether all
+// namespaces are read.
 func (k *Clusters) ReadUntil(report func(of origin.Origin, until time.Time, everywhere, accounts bool)) {
 	for _, c := range k.clusters() {
 		if until, everywhere := c.source.ReadUntil(); !until.IsZero() {

@@ -124,8 +124,8 @@ var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz",
 // ForSystem is the text that refuses a page to callers who do not see everything.
 const ForSystem = "this page is for callers of the system namespace"
 
-// Guard authenticates the caller of each request, and passes the request to the handler that pages returns for the
-// caller. It also serves the profiles of this process to callers who see everything.
+// Guard authenticates the caller of each request. It calls the function pages with the caller, and passes the request
+// to the returned handler. Guard also serves the profiles of this process to callers who see everything.
 //
 // Guard refuses a request with status 401 if the credential is missing, not accepted or revoked, and with 503 while a
 // token cannot be verified. It refuses with 403 if the page is not for tenants, or if the request's host is not in

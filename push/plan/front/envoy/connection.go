@@ -26,23 +26,23 @@ type Several struct {
 	Names      []string       // the names that clients request by SNI, see Connection
 }
 
-// Connection returns the TCP chain to the destinations `to` of a tcp or tls rule. The chain has no match conditions.
-// Destinations are resolved by the perspective `as`, the view of the hosts that certain proxies have. A destination
-// without a cluster is kept under the name that the cluster would have. Envoy then closes the connections. A router
-// also closes connections to a destination that is the router itself (host.Table.Returns). If there are several
-// destinations, those with weight 0 or less are left out. If no destination remains, the chain closes its connections.
+// Connection returns the TCP chain to the destinations of a tcp or tls rule. The chain has no match conditions. The
+// perspective (the hosts as certain proxies see them) determines the cluster of each destination. A destination without
+// a cluster is kept under the name that the cluster would have. Envoy then closes the connections. A router also closes
+// connections to a destination that is the router itself (host.Table.Returns). If there are several destinations, those
+// with weight 0 or less are left out. If no destination remains, the chain closes its connections.
 //
 // A single destination decides the StatPrefix of the chain, and the policy if its service is known. A dynamic host is a
 // wildcard whose names the proxy resolves. If the single destination is a dynamic host that does not cover all of
 // several.Names (host.Table.Below), the chain leads to the cluster BlackHole.
-func Connection(hosts *host.Table, as host.Perspective, to []*networkingv1.RouteDestination, several Several) listener.Chain {
+func Connection(hosts *host.Table, perspective host.Perspective, destinations []*networkingv1.RouteDestination, several Several) listener.Chain {
 	c := listener.Chain{StatPrefix: several.StatPrefix, Protocol: several.Protocol}
 	rules, subset, port := several.Rules, "", several.Port
 	var list []listener.Target
 	var last host.Outbound
-	for _, route := range to {
+	for _, route := range destinations {
 		d := route.GetDestination()
-		last, _ = as.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), several.Port)
+		last, _ = perspective.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), several.Port)
 		list = append(list, listener.Target{Cluster: last.String(), Weight: uint32(max(route.GetWeight(), 0))})
 		if hosts.Returns(last.Host, last.Port) {
 			list[len(list)-1].Cluster = xds.BlackHole
@@ -52,7 +52,7 @@ func Connection(hosts *host.Table, as host.Perspective, to []*networkingv1.Route
 		list[0].Weight = 0
 		c.StatPrefix = list[0].Cluster
 		if h := last.Known; h != nil && h.Service != nil {
-			rules, subset, port = h.Rules, to[0].GetDestination().GetSubset(), last.Port
+			rules, subset, port = h.Rules, destinations[0].GetDestination().GetSubset(), last.Port
 			if host.Dynamic(h.Service) && slices.ContainsFunc(several.Names, func(name string) bool { return !hosts.Below(h, name) }) {
 				list[0].Cluster = xds.BlackHole
 			} else if host.Dynamic(h.Service) {

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// unverified returns one problem for each VirtualService of a virtual host that matches a claim of a token, if no
-// RequestAuthentication applies to the routers. Without one, no request has claims.
+// unverified returns one problem for each VirtualService in the rules that matches a claim of a token, if no
+// RequestAuthentication applies to the routers. Without a RequestAuthentication, no request has claims.
 func (f *Front) unverified(rules []vhost.Rule) (found []input.Problem) {
 	if f.edge.Authentications.Len() > 0 || f.Key.Edge.Value().Closed {
 		return nil

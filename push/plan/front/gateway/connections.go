@@ -16,8 +16,8 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// owner identifies the owner of the SNI names of a chain: the server and, if its tls rule has the names, a
-// VirtualService. vs is nil if the names are the server's own hosts.
+// owner identifies the owner of the SNI names of a chain: a server, and the VirtualService whose tls rule has the
+// names. The field vs is nil if the names are the server's own hosts.
 type owner struct {
 	server gateways.Server
 	vs     *model.VirtualService
@@ -77,7 +77,7 @@ func (c *chaining) report(key model.Key, field, what string, older model.Other) 
 // addTCP adds the chain of a server whose connections Envoy forwards as TCP. VirtualServices are searched in order of
 // precedence, and the first tcp rule that applies decides the destinations (istio:
 // pilot/pkg/networking/core/gateway.go, buildGatewayNetworkFiltersFromTCPRoutes). Without such a rule there is no
-// chain, and ruled is false. Further VirtualServices with such a rule are reported.
+// chain, and the result is false. Further VirtualServices with such a rule are reported.
 func (c *chaining) addTCP(server gateways.Server) (ruled bool) {
 	var names []string
 	if server.TLS() {

@@ -57,17 +57,17 @@ type Front struct {
 }
 
 // New returns the front of a scope with the given key, and the host table of the scope. The front and the table have no
-// hosts yet. New plans the resources that are constant during the life of the scope, and stores them in the layer `to`.
-// patches are the EnvoyFilter patches of the routers. Front.Problems returns the problems found.
-func New(in *input.Input, key view.Scope, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
+// hosts yet. New plans the resources that are constant during the life of the scope, and stores them in the layer dst.
+// The parameter patches has the EnvoyFilter patches of the routers. Front.Problems returns the problems found.
+func New(in *input.Input, key view.Scope, patches input.PatchSet, dst *layer.Layer) (*Front, *host.Table) {
 	form := host.Envoy(side, names(key)...)
 	form.BySNI = passesBySNI(in, key)
 	form.Endpoints = true // connections are not redirected to a router, so their original destination is useless
 	form.Guarded = !key.Edge.Value().Local
-	f := &Front{Outbound: envoy.Outbound{In: in, Layer: to, Key: key, Side: form.Side, Patches: patches}, problems: input.Problems{},
+	f := &Front{Outbound: envoy.Outbound{In: in, Layer: dst, Key: key, Side: form.Side, Patches: patches}, problems: input.Problems{},
 		connecting: map[string]bool{}, misdirects: map[string]bool{}}
 	f.imports = []*host.Imports{importsOf(in, key, patches)}
-	f.hosts = host.New(in, key, form, f.imports, patches, to)
+	f.hosts = host.New(in, key, form, f.imports, patches, dst)
 	f.routes = routes.New(f.routesScope(), f)
 	f.edge = inbound.NewEdge(in, key.Edge.Value(), patches)
 	var found []input.Problem

@@ -41,8 +41,8 @@ func providers(mesh *meshv1.MeshConfig) (hosts []string) {
 	return hosts
 }
 
-// Clusters calls found for each string in v that is a cluster name with a host, DIRECTION|PORT|SUBSET|HOST. The calls
-// are in no particular order.
+// Clusters calls the function found for each string in v that is a cluster name with a host,
+// DIRECTION|PORT|SUBSET|HOST. The calls are in no particular order.
 func Clusters(v *structpb.Value, found func(direction, host string)) {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StringValue:

@@ -133,15 +133,15 @@ func (f *Front) plan(s *socket) {
 	f.useRoutes(s.Res, 1)
 }
 
-// useRoutes adds `by` to the number of users of each route configuration that a listener requests. The Spec or an
+// useRoutes adds delta to the number of users of each route configuration that a listener requests. The Spec or an
 // EnvoyFilter makes the listener request it.
-func (f *Front) useRoutes(r *xds.Resource, by int) {
+func (f *Front) useRoutes(r *xds.Resource, delta int) {
 	if r == nil {
 		return
 	}
 	for _, ref := range r.Needs {
 		if ref.Type == xds.Route {
-			f.routes.Use(f.configNamed(ref.Name), by)
+			f.routes.Use(f.configNamed(ref.Name), delta)
 		}
 	}
 }

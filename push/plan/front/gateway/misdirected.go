@@ -59,12 +59,12 @@ func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 	}
 }
 
-// openHost returns the problem of a server that requires client certificates for a host, if the server first precedes
-// it and serves the host without TLS.
-func openHost(first, by gateways.Server, host string) input.Problem {
-	p := input.Warning(by.Gateway.Key, problem.Duplicate, fmt.Sprintf("spec.servers[%d].hosts", by.Index),
+// openHost returns the problem of the server guard, which requires client certificates for a host. The server winner
+// takes precedence over it, and serves the host without TLS.
+func openHost(winner, guard gateways.Server, host string) input.Problem {
+	p := input.Warning(guard.Gateway.Key, problem.Duplicate, fmt.Sprintf("spec.servers[%d].hosts", guard.Index),
 		fmt.Sprintf("requests without TLS for host %s on port %d go to %v (spec.servers[%d]), which takes precedence and requires no "+
-			"client certificate", host, by.Bound, first.Gateway.Key, first.Index))
+			"client certificate", host, guard.Bound, winner.Gateway.Key, winner.Index))
 	p.Analyzer = problem.ConflictingGateways
 	return p
 }
@@ -90,7 +90,7 @@ func (f *Front) misdirect(c *config, domain string) {
 
 // decideMisdirected plans the virtual host for misdirected requests in each marked route configuration. Guarded hosts
 // are always misdirected. A shared host (config.shares) is misdirected unless the route configuration has a virtual
-// host of this very host. Another host is misdirected unless the route configuration has a virtual host for it.
+// host of this very host. Any other host is misdirected unless the route configuration has a virtual host for it.
 func (f *Front) decideMisdirected() {
 	for _, name := range slices.Sorted(maps.Keys(f.misdirects)) {
 		c := f.configs[name]

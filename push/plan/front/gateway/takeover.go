@@ -108,8 +108,8 @@ type takeovers struct {
 	found []input.Problem
 }
 
-// compare calls meets for pairs of claims. The first claim of a pair precedes the second in the list, and covers its
-// path. Of several preceding claims with the same path, only the last is compared.
+// compare calls the function meets for pairs of claims. The first claim of a pair precedes the second in the list, and
+// covers its path. Of several preceding claims with the same path, only the last is compared.
 func (t *takeovers) compare(all []claim, meets func(before, after *claim)) {
 	prefixes, others := map[uint64]*claim{}, map[claim]*claim{}
 	for i := range all {

@@ -33,8 +33,8 @@ const (
 
 // decide decides the virtual host of a domain in a route configuration again, with the rules and the redirection of the
 // servers that may serve it (gateways.Owners.Guard). The virtual host is removed if there are neither rules nor a
-// redirection. If other servers share the domain but must not serve it (config.shares), the virtual host also stands in
-// for those of the wildcards that cover the domain.
+// redirection. If other servers share the domain but must not serve it (config.shares), a domain without rules gets
+// those of the wildcards that cover it.
 func (f *Front) decide(c *config, domain string) {
 	vh := routes.VirtualHost{ID: domain, Host: domain, Port: c.port, Domains: strs.List(domain), Bound: true}
 	servers := c.serving(domain)

@@ -68,8 +68,8 @@ func (f *Front) plan(name string) {
 	}
 }
 
-// callable plans the resources of a host. c is nil if clients cannot call the host. reads is true if the routes of the
-// host depend on labels of the client.
+// callable plans the resources of a host. The result c is nil if clients cannot call the host. The result reads is true
+// if the routes of the host depend on labels of the client.
 func (f *Front) callable(name string) (c *called, found []input.Problem, reads bool) {
 	h := f.hosts.Get(name)
 	if h == nil || h.Service == nil {

@@ -4,8 +4,9 @@
 // of the form outbound|port||host, as in Istio's control plane (pilot/pkg/networking/grpcgen). Clients request each
 // resource by its name.
 //
-// Owns: the listeners and route configurations of each scope. Reads: the hosts of plan/host. Never: chooses the
-// services, rules or clusters of a host; plans the resources that servers request (plan/inbound).
+// Owns: the listeners and route configurations of each scope.
+// Reads: the hosts of plan/host.
+// Never: chooses the services, rules or clusters of a host; plans the resources that servers request (plan/inbound).
 //
 // A scope is the outbound configuration of a group of clients. The resources of a host depend on the host and on the
 // destinations of its routes. They also depend on other hosts whose full name equals a short name of the host. The
@@ -58,16 +59,17 @@ type Front struct {
 	problems input.Problems
 }
 
-// New returns the front and the host table of the scope with the given key. Both have no hosts yet. sidecar is nil if
-// no Sidecar applies. Resources are stored in the layer `to`. Front.Problems returns the problems found.
-func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, to *layer.Layer) (*Front, *host.Table) {
-	f := &Front{in: in, layer: to, key: key, sidecar: sidecar, imports: host.ImportsOf(sidecar, key.Namespace),
+// New returns the front and the host table of the scope with the given key. Both have no hosts yet. The argument
+// sidecar is nil if no Sidecar applies. Resources are stored in the layer target. Front.Problems returns the problems
+// found.
+func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, target *layer.Layer) (*Front, *host.Table) {
+	f := &Front{in: in, layer: target, key: key, sidecar: sidecar, imports: host.ImportsOf(sidecar, key.Namespace),
 		reading: map[string]bool{}, step: map[string]bool{}, problems: input.Problems{}}
-	f.hosts = host.New(in, key, form, f.imports, nil, to)
+	f.hosts = host.New(in, key, form, f.imports, nil, target)
 	found := in.NotPatched(key.Filters)
 	for _, spec := range []pool.ResourceSpec{cluster.ProxylessBlackHole{}, endpoint.Proxyless{Spec: endpoint.Spec{Cluster: xds.BlackHole}}} {
 		if u, ok := in.Make(spec, model.MeshKey, &found); ok {
-			to.Add(u)
+			target.Add(u)
 		}
 	}
 	f.problems.Set("scope", found)
@@ -216,7 +218,7 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 // Removals implements front.Front. It does nothing, because no patches apply to gRPC's client.
 func (f *Front) Removals(func(input.Removal)) {}
 
-// Describe implements front.Front: it calls line for each decision, for tests.
+// Describe implements front.Front: it calls the function line for each decision, for tests.
 func (f *Front) Describe(line func(format string, args ...any)) {
 	for name, c := range f.called.All() {
 		for _, u := range c.units() {

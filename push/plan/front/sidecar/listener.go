@@ -66,17 +66,17 @@ type hostFeatures struct {
 	features
 }
 
-// count adds (by = 1) or removes (by = -1) one host with its features.
-func (c *httpCount) count(host string, w features, by int) {
-	c.hosts += by
+// count adds (delta = 1) or removes (delta = -1) one host with its features.
+func (c *httpCount) count(host string, w features, delta int) {
+	c.hosts += delta
 	if w == (features{}) {
 		return
 	}
 	i, ok := slices.BinarySearchFunc(c.more, host, func(m hostFeatures, host string) int { return cmp.Compare(m.host, host) })
 	switch {
-	case ok && by < 0:
+	case ok && delta < 0:
 		c.more = slices.Delete(c.more, i, i+1)
-	case !ok && by > 0:
+	case !ok && delta > 0:
 		c.more = slices.Insert(c.more, i, hostFeatures{host, w})
 	}
 }
@@ -111,7 +111,7 @@ func (ls *listeners) get(name string) *outbound {
 	return l
 }
 
-// touch adds the listeners of the traffic that is not plain HTTP to touched.
+// touch adds to ls.touched the listeners of all traffic that is not plain HTTP.
 func (ls *listeners) touch(all []traffic) {
 	for _, t := range all {
 		if !t.http {
@@ -142,8 +142,9 @@ func (ls *listeners) exchange(host string, was, now []traffic, yield func()) {
 	}
 }
 
-// count adds (by = 1) or removes (by = -1) the traffic of a host, and marks its listener as changed.
-func (ls *listeners) count(host string, t traffic, by int) {
+// count adds (delta = 1) or removes (delta = -1) the traffic of a host, and marks the listener of the traffic as
+// changed.
+func (ls *listeners) count(host string, t traffic, delta int) {
 	l := ls.get(t.listener)
 	ls.changed[t.listener] = true
 	if t.http {
@@ -155,7 +156,7 @@ func (ls *listeners) count(host string, t traffic, by int) {
 			same.features, same.from = features{}, nil
 			l.http = slices.Insert(l.http, i, httpCount{traffic: same})
 		}
-		if l.http[i].count(host, t.features, by); l.http[i].hosts == 0 {
+		if l.http[i].count(host, t.features, delta); l.http[i].hosts == 0 {
 			l.http = slices.Delete(l.http, i, i+1)
 		}
 		return
@@ -163,16 +164,16 @@ func (ls *listeners) count(host string, t traffic, by int) {
 	b := hostTraffic{host, t}
 	i, ok := slices.BinarySearchFunc(l.rest, b, hostTraffic.compare)
 	switch {
-	case by > 0 && !ok:
+	case delta > 0 && !ok:
 		l.rest = slices.Insert(l.rest, i, b)
-	case by > 0:
+	case delta > 0:
 		l.rest[i] = b
 	case ok:
 		l.rest = slices.Delete(l.rest, i, i+1)
 	}
 }
 
-// leading returns the traffic of the first egress listener that has traffic. ok is false without traffic.
+// leading returns the traffic of the first egress listener that has traffic. The result ok is false without traffic.
 func (l *outbound) leading() (http *httpCount, rest []hostTraffic, ok bool) {
 	egress := -1
 	if len(l.http) > 0 {
@@ -222,7 +223,7 @@ func bound(http *httpCount, rest []hostTraffic) *traffic {
 }
 
 // spec returns the Spec (the inputs of the build) of a listener, and the route configuration that the listener
-// requests. ok is false if the listener has no traffic, or if an EnvoyFilter removes it.
+// requests. The result ok is false if the listener has no traffic, or if an EnvoyFilter removes the listener.
 func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Outbound, asks routeKey, ok bool) {
 	http, rest, ok := l.leading()
 	if !ok {
@@ -316,8 +317,8 @@ func reporting(spec listener.Outbound, reports telemetry.Spec) listener.Outbound
 	return spec
 }
 
-// mergeFeatures combines the features of hosts. grpcWeb is true if some host needs gRPC-Web. dynamic lists the hosts
-// whose names proxies resolve for each request, sorted.
+// mergeFeatures combines the features of hosts. The result grpcWeb is true if some host needs gRPC-Web. The result
+// dynamic lists the hosts whose names proxies resolve for each request, sorted.
 func mergeFeatures(more []hostFeatures) (grpcWeb bool, dynamic intern.List[string]) {
 	var names []string
 	for _, m := range more {
@@ -352,8 +353,8 @@ func (ls *listeners) redirects() bool {
 	return !input.Direct(ls.sidecar, ls.key.Mode)
 }
 
-// virtual returns the Spec of the listener that receives redirected connections, with the given telemetry. ok is false
-// if no connections are redirected, or if an EnvoyFilter removes the listener.
+// virtual returns the Spec of the listener that receives redirected connections, with the given telemetry. The result
+// ok is false if no connections are redirected, or if an EnvoyFilter removes the listener.
 func (ls *listeners) virtual(reports telemetry.Spec) (spec listener.VirtualOutbound, ok bool) {
 	port := ls.in.OutboundPort()
 	if !ls.redirects() ||

@@ -58,7 +58,7 @@ func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 	return out
 }
 
-// rivals calls visit with each host that may have the given domain.
+// rivals calls the function visit with each host that may have the given domain.
 func (s *scope) rivals(domain string, visit func(host string)) {
 	address := strings.Trim(domain, "[]")
 	for h := range s.in.Index.AtAddress(address) {
@@ -74,8 +74,8 @@ func (s *scope) rivals(domain string, visit func(host string)) {
 	}
 }
 
-// hostsNamed calls visit with a name, and with all hosts for which the name is an alias. Aliases that the scope does
-// not see are included.
+// hostsNamed calls the function visit with a name, and with all hosts for which the name is an alias. Aliases that the
+// scope does not see are included.
 func (s *scope) hostsNamed(name string, visit func(host string)) {
 	visit(name)
 	for of := range s.in.AliasTargets(name) {
@@ -96,8 +96,8 @@ func (s *scope) Rivals(c routes.Config, vh *routes.VirtualHost, domain string, i
 
 // Yields implements routes.Names. It reports whether vh loses a common domain to rival. An alias has a virtual host of
 // its own only if a VirtualService has rules for it. An alias wins against a host that is not an alias. Between two
-// aliases, or two hosts that are not aliases, precedes decides. reported is false if rival is an alias, because losing
-// to an alias is not a problem.
+// aliases, or two hosts that are not aliases, precedes decides. The result reported is false if rival is an alias,
+// because losing to an alias is not a problem.
 func (s *scope) Yields(vh, rival *routes.VirtualHost) (yields, reported bool) {
 	alias, own := s.isAlias(rival.Host), s.isAlias(vh.Host)
 	return alias && !own || alias == own && s.precedes(rival, vh), !alias

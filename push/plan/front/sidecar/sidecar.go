@@ -3,7 +3,9 @@
 // group of proxies with the same outbound configuration. The egress listeners of the scope's Sidecar decide which hosts
 // the listeners include. Without egress listeners, all hosts are included.
 //
-// Owns: the listeners of each scope.  Reads: plan/host.  Never: chooses the services, rules or clusters of a host.
+// Owns: the listeners of each scope.
+// Reads: plan/host.
+// Never: chooses the services, rules or clusters of a host.
 //
 // Each host adds traffic to listeners, and virtual hosts to route configurations. A listener is planned from the
 // traffic of all its hosts. push/plan/routes plans the route configurations.
@@ -75,14 +77,14 @@ func importsOf(listeners []*egress) (out []*host.Imports) {
 }
 
 // New returns the front and the host table of the scope with the given key, both without hosts. It plans the resources
-// that do not depend on hosts, and stores them in the layer `to`. sidecar is nil if no Sidecar applies. The method
-// Problems returns the problems that New found.
-func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
-	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{},
+// that do not depend on hosts, and stores them in the layer target. The argument sidecar is nil if no Sidecar applies.
+// The method Problems returns the problems that New found.
+func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, target *layer.Layer) (*Front, *host.Table) {
+	s := &scope{in: in, layer: target, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{},
 		ports: map[servedBy][]uint32{}}
 	var found []input.Problem
 	s.egress, found = egressOf(sidecar, key)
-	s.hosts = host.New(in, key, host.Envoy(side, virtualservice.Mesh), importsOf(s.egress), patches, to)
+	s.hosts = host.New(in, key, host.Envoy(side, virtualservice.Mesh), importsOf(s.egress), patches, target)
 	f := &Front{scope: s, listeners: newListeners(s), routes: routes.New(s.routesScope(), s), reading: map[string]bool{}}
 	f.listeners.entries = &f.entries
 	s.outbound().PlanAdded(func(name string) { f.routes.Use(envoy.ConfigNamed(name), 1) }, &found)
@@ -126,19 +128,19 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 	return next, s.hosts
 }
 
-// Host implements front.Front. It plans the traffic of a host if `what` has input.LDS, and its virtual hosts if
-// `what` has input.RDS. If `what` has input.CDS and telemetry depends on the host, Finish decides telemetry again. Host
-// reports whether the host has traffic or virtual hosts afterwards. The host table must have the host.
-func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
+// Host implements front.Front. It plans the traffic of a host if types has input.LDS, and its virtual hosts if types
+// has input.RDS. If types has input.CDS and telemetry depends on the host, Finish decides telemetry again. Host reports
+// whether the host has traffic or virtual hosts afterwards. The host table must have the host.
+func (f *Front) Host(name string, types input.Types, yield func()) (uses bool) {
 	h, now := f.hosts.Get(name), f.entriesOf(name)
-	if f.reports.hosts[name] && what.Has(input.CDS) {
+	if f.reports.hosts[name] && types.Has(input.CDS) {
 		f.TelemetryChanged()
 	}
-	if what.Has(input.LDS) {
+	if types.Has(input.LDS) {
 		f.planTraffic(h, &now, yield)
 		f.listeners.touch(now.traffic)
 	}
-	if what.Has(input.RDS) {
+	if types.Has(input.RDS) {
 		now.routes = f.planEntries(h, now.routes, yield)
 	}
 	f.putEntries(name, now)
@@ -238,15 +240,15 @@ func (f *Front) Finish(yield func()) {
 	f.routes.Finish(yield)
 }
 
-// useRoutes adds `by` to the number of users of each route configuration that a listener requests. The Spec or an
+// useRoutes adds delta to the number of users of each route configuration that a listener requests. The Spec or an
 // EnvoyFilter makes the listener request it.
-func (f *Front) useRoutes(l *outbound, by int) {
+func (f *Front) useRoutes(l *outbound, delta int) {
 	if l.Res == nil {
 		return
 	}
 	for _, ref := range l.Res.Needs {
 		if ref.Type == xds.Route {
-			f.routes.Use(envoy.ConfigNamed(ref.Name), by)
+			f.routes.Use(envoy.ConfigNamed(ref.Name), delta)
 		}
 	}
 }

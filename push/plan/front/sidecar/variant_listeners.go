@@ -35,9 +35,9 @@ func (f *Front) variedListeners(v *host.Variation, hosts map[string]bool) *varie
 	return ls
 }
 
-// plan plans the listeners that the step may have changed. If `each` is true, it also plans all other listeners that
-// may differ.
-func (ls *variedListeners) plan(each bool, yield func()) {
+// plan plans the listeners that the step may have changed. If full is true, it also plans all other listeners that may
+// differ.
+func (ls *variedListeners) plan(full bool, yield func()) {
 	planned := map[string]bool{}
 	plan := func(name string) {
 		if _, again := planned[name]; !again {
@@ -51,7 +51,7 @@ func (ls *variedListeners) plan(each bool, yield func()) {
 	for name := range ls.listeners.touched {
 		plan(name)
 	}
-	if !each {
+	if !full {
 		return
 	}
 	for name := range ls.hosts {
@@ -98,8 +98,8 @@ func (ls *variedListeners) varied(l *outbound) (layer.Unit, bool) {
 	return ls.in.Make(spec, ls.in.Mesh.Key, &found)
 }
 
-// with returns a listener with the variation's traffic, and reports whether the traffic differs from l. Inputs of
-// proxies only change chains; they never add or remove a host or plain HTTP.
+// with returns a listener with the variation's traffic, and reports whether this traffic differs from that of l. Inputs
+// of proxies only change chains; they never add or remove a host or plain HTTP.
 func (ls *variedListeners) with(l *outbound) (of *outbound, other bool) {
 	of = l
 	for i, b := range l.rest {
