@@ -29,7 +29,7 @@ type Files struct {
 // most 64 KiB, and at most one list of each issuer. Each list must be well-formed and unexpired, and must have a CRL
 // number. If the files contain the issuer of a list, the issuer must have signed the list. No list may revoke
 // ca-cert.pem or a certificate of its chain. The result does not share memory with f. Errors name the faulty file,
-// except if signing a trial leaf fails.
+// except if a test signature fails.
 func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Authority, error) {
 	certs, err := Certificates(f.Cert)
 	if err != nil {
@@ -71,7 +71,7 @@ func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Au
 // Verify returns an error if peers with a.Roots would refuse leaves signed by a for trust domain td. Causes include an
 // unsupported or wrong key, a certificate that may not sign others or is not valid at now, and a path length that is
 // too short. Other causes are a chain that does not reach a root, and name constraints that exclude td. Key and
-// Certificate must not be nil. Errors name the faulty file, except if signing a trial leaf fails.
+// Certificate must not be nil. Errors name the faulty file, except if a test signature fails.
 func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 	if err := checkKey(a.Key.Public()); err != nil {
 		return fmt.Errorf("ca-key.pem: %w", err)

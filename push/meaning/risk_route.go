@@ -134,7 +134,8 @@ func (a *assessment) shadows(p hostPair) {
 // is true, the rule r existed before the change.
 func (a *assessment) shadowed(p hostPair, r, earlier rule, existed bool) {
 	if existed && matchesAll(earlier.route.GetMatch()) {
-		a.risk(p, earlier, CatchAllFirst, High, "%s matches everything and now stands before %s", earlier.label(), strings.TrimPrefix(r.label(), "rule "))
+		a.risk(p, earlier, CatchAllFirst, High, "%s matches everything and now stands before %s",
+			earlier.label(), strings.TrimPrefix(r.label(), "rule "))
 		return
 	}
 	a.risk(p, r, RuleShadowed, Medium, "%s is never reached: %s matches its requests first", r.label(), earlier.label())

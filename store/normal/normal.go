@@ -100,10 +100,9 @@ type Lookup interface {
 type Result struct {
 	Records  []model.Record
 	Problems []object.Problem
-	// Spoiled reports that the object is invalid. Records is then empty, and the previous records remain in effect. Two
-	// kinds of objects have an error without being spoiled. These are objects that break an isolation rule
-	// (Isolation.On), and configuration outside of the config cluster. In both cases, Records lacks the records that
-	// are left out.
+	// Spoiled reports that the object is invalid. Records is then empty, and the previous records remain in effect.
+	// Objects that break an isolation rule (Isolation.On), and configuration outside of the config cluster, have errors
+	// without being spoiled. Records lacks what is left out.
 	Spoiled bool
 	// Refused lists the problems for which the webhook refuses a new object, although a stored object with the same
 	// problems is applied. istiod has the same difference, since it does not validate stored objects again. Problems
@@ -117,9 +116,8 @@ type Result struct {
 	// (such as HostID). After a change of any of these objects, this object has to be normalised again. IDs may be
 	// repeated.
 	Refs []object.ID
-	// Private is the private key, or the registry credentials, of a Secret. If Private is set, Records has one record.
-	// The record does not contain Private, and may be stored only after Private is sealed. If the object has no such
-	// value, Private is nil.
+	// Private is the private key, or the registry credentials, of a Secret; nil without such a value. With Private,
+	// Records has one record. It does not contain Private, and may be stored only after Private is sealed.
 	Private model.PrivateKey
 	// Until is the end of validity of the certificate that belongs to Private. UntilAt is the path of the field with
 	// this certificate. Both are zero without such a certificate.

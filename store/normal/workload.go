@@ -68,10 +68,10 @@ func (n *Node) SameGateway(o *Node) bool {
 	return n.External == o.External && maps.Equal(n.Labels, o.Labels)
 }
 
-// PodAtID returns the ID that stands for the Pod with an address. The argument sibling is the ID of an object in the
+// PodAtID returns the ID that stands for the Pod with an address. The argument neighbour is the ID of an object in the
 // same namespace and origin. An object that depends on the Pod has this ID in its Refs (Result.Refs).
-func PodAtID(sibling object.ID, address string) object.ID {
-	return sibling.SameOrigin(object.ID{Kind: podAddress, Namespace: sibling.Namespace, Name: address})
+func PodAtID(neighbour object.ID, address string) object.ID {
+	return neighbour.SameOrigin(object.ID{Kind: podAddress, Namespace: neighbour.Namespace, Name: address})
 }
 
 // IsPodAt reports whether an ID has the form of the IDs that PodAtID returns.

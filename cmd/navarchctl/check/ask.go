@@ -22,7 +22,8 @@ const (
 // and one result for each optional feature that lacks a right. If the API server fails, it adds only the result for
 // that error (cannot). The parameter check is the subject of all results. If rights are missing, the results contain
 // the text in the parameter advice.
-func (k *checker) ask(ctx context.Context, check subject, all []question, advice string, query func(context.Context, question) (bool, error)) {
+func (k *checker) ask(ctx context.Context, check subject, all []question, advice string,
+	query func(context.Context, question) (bool, error)) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	allowed := make([]bool, len(all))

@@ -84,7 +84,7 @@ func Contexts(kubeconfig string) []string {
 
 // Cluster gives access to a cluster and its control plane. Make it with Flags.Open. It is safe for concurrent use.
 type Cluster struct {
-	// The field Context of Flags is the name of the context in use. It is empty if there is none, as with a Pod's
+	// The field Context of Flags is the name of the context in use. It is empty without a context, as with a Pod's
 	// service account.
 	Flags
 	API    *apiserver.Client // client of the API server; not nil

@@ -35,7 +35,8 @@ type Several struct {
 // A single destination decides the StatPrefix of the chain, and the policy if its service is known. A dynamic host is a
 // wildcard whose names the proxy resolves. If the single destination is a dynamic host that does not cover all of
 // several.Names (host.Table.Below), the chain leads to the cluster BlackHole.
-func Connection(hosts *host.Table, perspective host.Perspective, destinations []*networkingv1.RouteDestination, several Several) listener.Chain {
+func Connection(hosts *host.Table, perspective host.Perspective, destinations []*networkingv1.RouteDestination,
+	several Several) listener.Chain {
 	c := listener.Chain{StatPrefix: several.StatPrefix, Protocol: several.Protocol}
 	rules, subset, port := several.Rules, "", several.Port
 	var list []listener.Target
