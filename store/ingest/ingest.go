@@ -222,10 +222,10 @@ func (l *Loop) Run(ctx context.Context) error {
 			check.Reset(checkAfter)
 			checking = true
 		}
-		l.publish()
-		for _, effect := range effects {
+		for _, effect := range effects { // before publish: a write to etcd does not wait for lists of problems
 			go l.do(ctx, effect, time.Now(), results)
 		}
+		l.publish()
 	}
 }
 
