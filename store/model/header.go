@@ -18,6 +18,12 @@ func SetByEnvoy(header string) bool {
 	return strings.HasPrefix(name, ":") || name == "host" || connectionHeaders[name]
 }
 
+// FitsLine reports whether a text has no ASCII control characters. In a header or in a line of a log, such characters
+// would begin another line.
+func FitsLine(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f })
+}
+
 // FitsRequestLine reports whether a path or host has neither spaces nor ASCII control characters. Such characters would
 // change the request line or add headers.
 func FitsRequestLine(text string) bool {

@@ -276,7 +276,12 @@ func (b bounds) has(text string) bool {
 	return err == nil && n == math.Trunc(n) && n >= b.least && n <= b.most && !strings.ContainsAny(text, "xX_+ ")
 }
 
+// longest is the longest duration of a record, 100 years. Envoy refuses configuration with durations of some 292 years,
+// and may add two durations or multiply one.
+const longest = 100 * 365 * 24 * time.Hour
+
 // duration converts a duration of the form of time.ParseDuration ("500ms", "1m") into the form of protojson ("0.500s").
+// Longer durations than longest are converted to longest.
 func (r *report) duration(v any, path string) any {
 	text, ok := v.(string)
 	if !ok {
@@ -288,7 +293,7 @@ func (r *report) duration(v any, path string) any {
 		r.errorf(path, "%q is not a duration such as 10s or 500ms", text)
 		return v
 	}
-	canonical, err := protojson.Marshal(durationpb.New(d))
+	canonical, err := protojson.Marshal(durationpb.New(max(min(d, longest), -longest)))
 	if err != nil {
 		r.errorf(path, "%v", err)
 		return v

@@ -146,10 +146,7 @@ func checkHash(r *report, at string, h *networkingv1.LoadBalancerSettings_Consis
 			"requests are spread at random")
 	}
 	if c := h.GetHttpCookie(); c != nil {
-		if c.Name == "" {
-			r.requiredf(at+".httpCookie.name", "must not be empty")
-		}
-		r.duration1ms(at+".httpCookie.ttl", c.Ttl, true)
+		checkCookie(r, at+".httpCookie", c)
 	}
 	if k, ok := h.HashKey.(*networkingv1.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName); ok {
 		checkHeaderName(r, at+".httpHeaderName", k.HttpHeaderName)
@@ -383,6 +380,7 @@ func checkTLS(r *report, at string, t *networkingv1.ClientTLSSettings) {
 			r.refusef(problem.NoEffect, at+"."+of.field, "has no effect with credentialName")
 		}
 	}
+	r.oneLine(at+".sni", t.GetSni())
 	if mutual || simple {
 		checkCredential(r, at+".caCertCredentialName", t.GetCaCertCredentialName(), false)
 	}

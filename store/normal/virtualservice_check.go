@@ -192,7 +192,9 @@ func checkHTTPRoute(r *report, at string, h *networkingv1.HTTPRoute, delegate bo
 	if h.Delegate != nil && h.Delegate.Name == "" {
 		r.warnf(problem.NoEffect, at+".delegate.name", "is empty: no VirtualService is meant, and the rule is left out")
 	}
+	r.oneLine(at+".name", h.Name)
 	for i, m := range h.Match {
+		r.oneLine(fmt.Sprintf("%s.match[%d].name", at, i), m.GetName())
 		checkHTTPMatch(r, fmt.Sprintf("%s.match[%d]", at, i), m)
 	}
 	checkHTTPDestinations(r, at, h)

@@ -1,6 +1,7 @@
 package vhost
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
 )
 
 const (
@@ -272,5 +274,23 @@ func TestNoDomains(t *testing.T) {
 	s.Domains = strs.List()
 	if _, err := s.Fragment(); err == nil || !strings.Contains(err.Error(), reviews+":80") {
 		t.Errorf("a virtual host without domains: %v", err)
+	}
+}
+
+// Envoy returns the lists of a CORS policy to clients. A list with control characters would add headers to the
+// response.
+func TestCORSListsAreOneLine(t *testing.T) {
+	for field, p := range map[string]*networkingv1.CorsPolicy{
+		"allowMethods[1]":  {AllowMethods: []string{"GET", "PUT\r\nX: y"}},
+		"allowHeaders[0]":  {AllowHeaders: []string{"a\nb"}},
+		"exposeHeaders[0]": {ExposeHeaders: []string{"a\x7f"}},
+	} {
+		var at *problem.At
+		if _, err := corsConfig(p); !errors.As(err, &at) || at.Field != field || !strings.Contains(err.Error(), "control characters") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if _, err := corsConfig(&networkingv1.CorsPolicy{AllowMethods: []string{"GET"}, AllowHeaders: []string{"x-a", "*"}}); err != nil {
+		t.Error(err)
 	}
 }

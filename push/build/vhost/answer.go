@@ -197,8 +197,19 @@ func fraction(p *networkingv1.Percent, fallback float64) *typev3.FractionalPerce
 	}
 }
 
-// corsConfig encodes a CORS policy. The error names the origin whose match is invalid.
+// corsConfig encodes a CORS policy. The error names the origin whose match is invalid, or a list that has control
+// characters. Envoy returns the lists to clients unchanged, so such characters would add headers to the response.
 func corsConfig(in *networkingv1.CorsPolicy) (*corsv3.CorsPolicy, error) {
+	for _, of := range []struct {
+		field  string
+		values []string
+	}{{"allowMethods", in.GetAllowMethods()}, {"allowHeaders", in.GetAllowHeaders()}, {"exposeHeaders", in.GetExposeHeaders()}} {
+		for i, text := range of.values {
+			if !model.FitsLine(text) {
+				return nil, problem.Atf(fmt.Sprintf("%s[%d]", of.field, i), "%q has control characters", text)
+			}
+		}
+	}
 	out := &corsv3.CorsPolicy{
 		AllowMethods:     strings.Join(in.GetAllowMethods(), ","),
 		AllowHeaders:     strings.Join(in.GetAllowHeaders(), ","),
