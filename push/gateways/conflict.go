@@ -209,6 +209,13 @@ func withoutHTTP3(s Server) reason {
 			s.Spec().GetTls().GetMode())}
 }
 
+// manyAuto returns the reason why a server of mode AUTO_PASSTHROUGH beyond the bound of its namespace is not served.
+func manyAuto(s Server) reason {
+	return reason{code: problem.NotAllowed, field: "tls.mode", message: fmt.Sprintf(
+		"the Gateways of namespace %s may have %d servers of mode AUTO_PASSTHROUGH on a router, because each has a filter chain for "+
+			"each service; this one is not served", s.namespace(), mostAuto)}
+}
+
 // beyond returns the reason why a Gateway's servers and hosts beyond the bounds of one Gateway are not served. The
 // first of them is the host of s with the index keep. All later hosts and servers follow.
 func beyond(s Server, keep int) reason {

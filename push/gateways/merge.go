@@ -19,6 +19,9 @@ import (
 const (
 	mostServers = 1024
 	mostHosts   = 8192
+	// mostAuto is the bound of the servers of mode AUTO_PASSTHROUGH that one namespace has on a router. Each of them has
+	// a filter chain for each service of the mesh. A network needs one.
+	mostAuto = 4
 )
 
 // Merge returns the listeners of a router, and the conflicts. The listeners are sorted by port, then by bind. The binds
@@ -27,7 +30,7 @@ const (
 // Router.Gateways has no influence. Merge changes nothing. The results refer to the records of r.
 func Merge(r Router) ([]Listener, []Conflict) {
 	m := merger{Router: r, ports: map[uint32]*portState{}, sockets: map[socket]*sharing{}, routes: map[string]*Server{},
-		lost: map[problem.Severity]int{}}
+		autos: map[string]int{}, lost: map[problem.Severity]int{}}
 	gateways := slices.Compact(slices.SortedFunc(slices.Values(r.Gateways), Precedes))
 	for _, g := range gateways {
 		m.gateway(g)
@@ -51,6 +54,7 @@ type merger struct {
 	sockets   map[socket]*sharing
 	routes    map[string]*Server // HTTPS servers by name of the route configuration
 	conflicts []Conflict
+	autos     map[string]int           // number of servers of mode AUTO_PASSTHROUGH, by namespace
 	lost      map[problem.Severity]int // number of conflicts of the present Gateway
 	last      Server                   // server of the last conflict that was only counted
 }
@@ -127,6 +131,12 @@ func (m *merger) server(s Server) {
 	at, defined, ok := m.place(&s)
 	if !ok {
 		return
+	}
+	if s.Auto() {
+		if m.autos[s.namespace()]++; m.autos[s.namespace()] > mostAuto {
+			m.lose(s, manyAuto(s))
+			return
+		}
 	}
 	port, on := m.ports[at.port], m.sockets[at]
 	if refused := m.refusal(s, at, port, on); refused != nil {

@@ -96,6 +96,7 @@ func TestMutualHostsAtGateways(t *testing.T) {
 		{"elsewhere.test", "CLOSED.test", "421", nil},
 		{"elsewhere.test", "closed.test:443", "421", nil},
 		{"elsewhere.test", "closed.test.", "421", nil},
+		{"elsewhere.test", "closed.test:443:443", "421", nil}, // Envoy removes one port
 		{"elsewhere.test", "x.wild.test", "421", nil},
 		{"elsewhere.test", "y.wild.test", "421", nil},
 		{"elsewhere.test", "y.wild.test.", "421", nil},

@@ -215,7 +215,7 @@ func TestMutualHostOfATenant(t *testing.T) {
 		namespace, want string
 	}{
 		{"b", "misdirected:443: s.test\na.shop.test:443: a.shop.test\nwww.test:443: www.test\nb/mutual spec.servers[0].hosts"},
-		{"edge", "blackhole:443: *\nmisdirected:443: *.shop.test *.shop.test. www.test www.test. s.test\nedge/front spec.servers[1].hosts\nedge/front spec.servers[1].hosts"},
+		{"edge", "blackhole:443: *\nmisdirected:443: *.shop.test *.shop.test. www.test www.test. www.test:* s.test\nedge/front spec.servers[1].hosts\nedge/front spec.servers[1].hosts"},
 	} {
 		younger := rec(t, model.KindGateway, c.namespace+"/mutual@2", `{selector: {app: gw}, servers: [
 			{port: {number: 443, name: m, protocol: HTTPS}, hosts: [www.test, '*.shop.test'], tls: {mode: MUTUAL, credentialName: c}}]}`)

@@ -45,9 +45,10 @@ func Covers(wildcard, host string) bool {
 // ServerHost parses a host of a Gateway's server, [NAMESPACE/]HOST. Only VirtualServices of the resulting namespace may
 // bind to the host. If the namespace is empty, those of all namespaces may. "." stands for the namespace of the
 // Gateway, the parameter gatewayNamespace. Both results are in lower case, except gatewayNamespace
-// (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts). The text is not validated.
+// (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts). The name has no dot at its end, as
+// hosts of VirtualServices. The text is not validated.
 func ServerHost(text, gatewayNamespace string) (namespace, name string) {
-	namespace, name, stated := strings.Cut(strings.ToLower(text), "/")
+	namespace, name, stated := strings.Cut(strings.TrimSuffix(strings.ToLower(text), "."), "/")
 	switch {
 	case !stated:
 		return "", namespace

@@ -29,6 +29,7 @@ func TestServerHost(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"a.Test": {"", "a.test"}, "*/a.test": {"", "a.test"}, "./a.test": {"own", "a.test"}, "shop/*.a.test": {"shop", "*.a.test"},
 		"~/a.test": {"~", "a.test"}, "*/*": {"", "*"}, "*": {"", "*"}, "": {"", ""},
+		"a.test.": {"", "a.test"}, "./A.test.": {"own", "a.test"}, "*.test.": {"", "*.test"},
 	} {
 		if namespace, name := ServerHost(text, "own"); [2]string{namespace, name} != want {
 			t.Errorf("%q: %q, %q, want %q", text, namespace, name, want)

@@ -27,14 +27,22 @@ type serverHosts struct {
 type bound = smallset.Set[model.Key]
 
 // gatewayLoad measures a Gateway. Each server needs a listener or filter chain, and a route configuration. Each host of
-// a server is a name in both of these resources. Virtual hosts are a part of the weights of VirtualServices.
+// a server is a name in both of these resources. A host of a server that requires client certificates is also a name in
+// the route configurations of all servers with a wildcard that covers it, where its requests are answered 421. The
+// number of such wildcards, also of other Gateways, is at most that of the host's dots and dashes plus one. Virtual
+// hosts are a part of the weights of VirtualServices.
 func (l *Load) gatewayLoad(g *networkingv1.Gateway) {
 	l.exported, l.gateway = true, gateway{}
-	hosts := 0
+	hosts, guarded := 0, 0
 	for _, s := range g.GetServers() {
 		hosts += len(s.GetHosts())
+		guards := guarding(s.GetTls().GetMode())
 		for _, h := range s.GetHosts() {
-			t := targetOf(model.ServerHost(h, l.key.Namespace))
+			namespace, name := model.ServerHost(h, l.key.Namespace)
+			if guards {
+				guarded += 1 + strings.Count(name, ".") + strings.Count(name, "-")
+			}
+			t := targetOf(namespace, name)
 			if l.gateway[t.namespace] == nil {
 				l.gateway[t.namespace] = &serverHosts{times: map[target]int{}}
 			}
@@ -44,7 +52,12 @@ func (l *Load) gatewayLoad(g *networkingv1.Gateway) {
 	for _, of := range l.gateway {
 		of.sort()
 	}
-	l.fixed = len(g.GetServers())*server + hosts*serverHost + bytes(g)
+	l.fixed = len(g.GetServers())*server + hosts*serverHost + guarded/perGuarded + bytes(g)
+}
+
+// guarding reports whether a server with a TLS mode requires client certificates.
+func guarding(mode networkingv1.ServerTLSSettings_TLSmode) bool {
+	return mode == networkingv1.ServerTLSSettings_MUTUAL || mode == networkingv1.ServerTLSSettings_ISTIO_MUTUAL
 }
 
 // sort fills endings and sums.

@@ -3,6 +3,7 @@ package weight
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -84,5 +85,22 @@ func TestGatewaysAreRead(t *testing.T) {
 		if after := Of(order[0], x); !again || after.Exported <= before.Exported {
 			t.Errorf("%s weighs %v, then %v; weighed again: %v", what, before, after, again)
 		}
+	}
+}
+
+// A host that requires client certificates weighs more for each wildcard that may cover it, whoever states the wildcard.
+// Promise: security-gateways.md#make-a-gateway-fail
+func TestOfGuardedHosts(t *testing.T) {
+	deep := many(300, strings.Repeat("a.", 60)+"h%d.test")
+	of := func(mode networkingv1.ServerTLSSettings_TLSmode, hosts []string) int {
+		return Of(record(t, model.KindGateway, "g", &networkingv1.Gateway{Servers: []*networkingv1.Server{
+			{Port: &networkingv1.Port{Number: 443, Protocol: "HTTPS"}, Hosts: hosts, Tls: &networkingv1.ServerTLSSettings{Mode: mode}}}}), NewIndex()).Exported
+	}
+	simple, mutual := of(networkingv1.ServerTLSSettings_SIMPLE, deep), of(networkingv1.ServerTLSSettings_MUTUAL, deep)
+	if more := mutual - simple; more < 300*61/perGuarded || more > 300*65/perGuarded {
+		t.Errorf("300 deep hosts weigh %d KiB more", more)
+	}
+	if more := of(networkingv1.ServerTLSSettings_ISTIO_MUTUAL, many(300, "h%d.test")) - of(networkingv1.ServerTLSSettings_SIMPLE, many(300, "h%d.test")); more > 200 {
+		t.Errorf("300 usual hosts weigh %d KiB more", more)
 	}
 }

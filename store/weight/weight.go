@@ -33,6 +33,7 @@ const (
 	perEndpoint = 8    // endpoints of an assignment, for each cluster
 	perPatch    = 4    // applications of a patch to a resource
 	perByte     = 1024 // bytes of a record, for each copy
+	perGuarded  = 3    // names of hosts that require client certificates in route configurations of other servers
 )
 
 // Weight is an estimate of memory in KiB. Weigh bounds each amount that it adds, so sums do not overflow. Weight is

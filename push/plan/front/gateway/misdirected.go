@@ -100,6 +100,9 @@ func (f *Front) decideMisdirected() {
 			if guarded != "*" {
 				domains = append(domains, guarded+".") // the absolute DNS name; otherwise a virtual host "*" would match it
 			}
+			if !input.IsWildcard(guarded) {
+				domains = append(domains, guarded+":*") // Envoy removes one port, so HOST:PORT:PORT would match "*"
+			}
 		}
 		for _, shared := range c.elsewhere.Shared { // never "*": servers with and without TLS cannot both have it
 			if !f.routes.Has(c.Config, shared) {
