@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"navarch.io/navarch/cmd/navarchctl/cluster"
+	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
 const (
@@ -122,7 +122,7 @@ func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	c.where = fmt.Sprintf("any of the %d replicas (%s, namespace %s, labels %s)", len(c.pods), in, in.Namespace, in.Selector())
 	for _, pod := range c.pods {
 		c.found = append(c.found, page{address: pod.String(), by: in.String(), what: debugPages, help: "its log may say why",
-			url: "http://localhost:" + strconv.Itoa(pod.Monitoring), client: pod.Client()})
+			url: "http://localhost:" + strconv.Itoa(pod.Monitoring), client: pod.Client(), revision: pod.Revision})
 	}
 	return c.found, nil
 }
@@ -212,9 +212,8 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 }
 
 // first requests a path from all pages, waits for all responses, and returns the body of the first page that did not
-// fail. A path about one proxy succeeds only at the replica to which the proxy is connected. If all pages fail, the
-// error joins their errors. It leaves out the errors that the proxy is not connected to a replica. If all pages fail
-// with such an error, the error contains it once.
+// fail. A path about one proxy succeeds only at the replica to which the proxy is connected. If all pages fail, joined
+// makes the error from their errors.
 func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
@@ -225,27 +224,33 @@ func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 		bodies[i], err = p.get(ctx, path)
 		return err
 	})
-	var elsewhere, others []error
 	for i, err := range failed {
+		if err == nil {
+			return bodies[i], nil
+		}
+	}
+	return nil, c.joined(failed)
+}
+
+// joined joins the errors of all processes. It leaves out the errors that a proxy is not connected to a process, unless
+// there are no others. Then the result is one sentence about all processes.
+func (c *controlPlane) joined(failed []error) error {
+	var others []error
+	absent := ""
+	for _, err := range failed {
 		var no statusError
 		switch {
-		case err == nil:
-			return bodies[i], nil
-		case errors.As(err, &no) && no.status == http.StatusNotFound && strings.Contains(no.said, "is not connected to this replica"):
-			elsewhere = append(elsewhere, err)
-		default:
+		case !elsewhere(err):
 			others = append(others, err)
+		case errors.As(err, &no) && (absent == "" || strings.Contains(no.said, "did not answer")):
+			absent = no.said
 		}
 	}
 	if len(others) > 0 {
-		return nil, errors.Join(others...)
+		return errors.Join(others...)
 	}
-	if len(elsewhere) > 1 {
-		var no statusError
-		errors.As(elsewhere[0], &no)
-		return nil, fmt.Errorf("%s: navarchctl proxy-status lists the connected proxies", strings.Replace(no.said, "this replica", c.where, 1))
-	}
-	return nil, errors.Join(elsewhere...)
+	return fmt.Errorf("%s: navarchctl proxy-status lists the connected proxies",
+		show.Printable(strings.Replace(absent, "this replica", c.where, 1)))
 }
 
 // readFirst decodes the body that first returns, which must be JSON. Errors are those of first and of the decoder.

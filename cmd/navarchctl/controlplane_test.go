@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
@@ -59,6 +60,8 @@ func replicas(t *testing.T) (kubeconfig string) {
 				fmt.Fprintf(w, `{"clients": [{"proxy": %q}]}`, proxy)
 			case r.URL.Path == "/version":
 				fmt.Fprintf(w, `{"version": "of %s", "golang_version": "go1"}`, proxy)
+			case strings.HasPrefix(r.URL.Path, fleetapi.Root): // these replicas are of a version without the API
+				http.NotFound(w, r)
 			case !has:
 				http.Error(w, fmt.Sprintf("proxy %q is not connected to this replica", r.URL.Query().Get("proxyID")), http.StatusNotFound)
 			case r.URL.Path == "/debug/config_dump" && proxy == "web-0.shop" && r.URL.Query().Get("types") == "":
