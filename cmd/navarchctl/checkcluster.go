@@ -139,7 +139,7 @@ func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 	if f.Name, err = c.resolve(ctx, c.proxy); err != nil {
 		return f, err
 	}
-	all, err := c.status(cmd, nil)
+	all, partial, err := c.statuses(ctx, f.Name)
 	if err != nil {
 		return f, err
 	}
@@ -158,8 +158,10 @@ func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 		f.Errors = append(f.Errors, p.Object+": "+p.Message)
 	}
 	f.Missing = slices.Clone(c.missing)
-	for _, m := range answer.Partial {
-		f.Missing = append(f.Missing, m.Replica+" ("+m.Reason+")")
+	for _, m := range append(partial, answer.Partial...) {
+		if text := m.Replica + " (" + m.Reason + ")"; !slices.Contains(f.Missing, text) {
+			f.Missing = append(f.Missing, text)
+		}
 	}
 	if len(f.Behind) > 0 { // only the API /api/v1 states the time; older replicas lack this API
 		answer, err := askAny[fleetapi.Proxy](ctx, &c.controlPlane, "proxies", url.Values{"name": {f.Name}, "state": {"behind"}})

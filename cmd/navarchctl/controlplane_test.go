@@ -122,8 +122,7 @@ func TestCommandsFindTheCluster(t *testing.T) {
 			t.Errorf("no %s in\n%s", line, out)
 		}
 	}
-	if !strings.Contains(warnings, "warning: cannot reach navarchd's debug pages at Pod istio-system/gone (context x): ") || !strings.Contains(warnings, "nobody listens on 15014 of gone") ||
-		!strings.Contains(warnings, "2 of 4 replicas are not in it: starting (unknown, not ready), Pod istio-system/gone (no answer)") {
+	if !strings.Contains(warnings, "2 replicas are not in it: starting (unknown, not ready), Pod istio-system/gone (no answer)") {
 		t.Errorf("warnings %q", warnings)
 	}
 	for _, object := range []string{"deploy/web.shop", "deployment/web", "pod/web-0"} {

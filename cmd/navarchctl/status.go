@@ -2,16 +2,19 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/show"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/xds"
@@ -105,11 +108,11 @@ func (t *target) proxyStatus(cmd *cobra.Command, args []string, fleet *fleetFlag
 	return bad, err
 }
 
-// printStatus prints the status that the replicas list at /debug/syncz. Replicas of older versions have this page, too.
+// printStatus prints the status of each proxy by itself, with what it refused. Replicas of older versions list it, too.
 // The result bad is the number of proxies with a refused or withheld resource, plus the number of replicas whose
 // proxies may be missing.
 func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (bad int, err error) {
-	all, err := t.status(cmd, args)
+	all, partial, err := t.status(cmd, args)
 	if err != nil {
 		return 0, err
 	}
@@ -120,16 +123,15 @@ func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (
 	if err = format.write(cmd, r); err == nil && format.forPeople() {
 		err = t.warnOfRemovals(cmd)
 	}
-	if len(t.missing) > 0 { // their proxies may be missing in the table
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: proxies may be missing in this answer, because %d of %d replicas are not in it: %s\n",
-			len(t.missing), len(t.missing)+t.answered(), show.Printable(strings.Join(t.missing, ", ")))
+	if err == nil {
+		err = t.warnOfMissing(cmd.ErrOrStderr(), "proxies", partial)
 	}
 	if err == nil {
 		statusNext(cmd, all, len(args) == 1, format)
 	}
 	bad = len(faulty(all))
 	if len(args) == 0 { // a named proxy was found
-		bad += t.silent
+		bad += t.silent + len(partial)
 	}
 	return bad, err
 }
@@ -164,47 +166,60 @@ func (t *target) warnOfRemovals(cmd *cobra.Command) error {
 	return err
 }
 
-// status reads the proxies of /debug/syncz from all replicas, sorted by name. It returns the proxies with the name in
-// args, or without a name the proxies in the namespace of --namespace. status fails if the named proxy is not
-// connected.
-func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error) {
-	answers, err := gather[[]proxyStatus](cmd.Context(), &t.controlPlane, "/debug/syncz", cmd.ErrOrStderr())
-	if err != nil {
-		return nil, err
-	}
-	var all []proxyStatus
-	for _, a := range answers {
-		for _, p := range a.value {
-			if len(t.pods) > 0 {
-				p.replica = a.from.address
-			}
-			all = append(all, p)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b proxyStatus) int { return cmp.Compare(a.Proxy, b.Proxy) })
+// status reads the state of the proxies of all replicas, sorted by name. It returns the proxies with the name in args,
+// or without a name the proxies in the namespace of --namespace, and the replicas that are not in the answer. status
+// fails if the named proxy is not connected.
+func (t *target) status(cmd *cobra.Command, args []string) (all []proxyStatus, partial []fleetapi.Missing, err error) {
 	name := ""
 	if len(args) == 1 {
 		if name, err = t.resolve(cmd.Context(), args[0]); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	kept := []proxyStatus{}
-	for _, p := range all {
-		if p.Proxy == name || name == "" && (t.namespace == "" || strings.HasSuffix(p.Proxy, "."+t.namespace)) {
-			kept = append(kept, p)
+	all, partial, err = t.statuses(cmd.Context(), name)
+	if err == nil && name != "" && len(all) == 0 {
+		if err = t.warnOfMissing(cmd.ErrOrStderr(), "proxies", partial); err == nil {
+			err = fmt.Errorf("proxy %q is not connected to %s%s", name, t.where, t.departed(cmd.Context(), name))
 		}
 	}
-	if name != "" && len(kept) == 0 {
-		return nil, fmt.Errorf("proxy %q is not connected to %s%s", name, t.where, t.departed(cmd.Context(), name))
-	}
-	return kept, nil
+	return all, partial, err
 }
 
-// proxyStatus is one proxy in /debug/syncz.
+// statuses reads the state of the proxies with a name. An empty name selects the proxies in the namespace of
+// --namespace. Results and errors are those of askFleets.
+func (t *target) statuses(ctx context.Context, name string) ([]proxyStatus, []fleetapi.Missing, error) {
+	q := url.Values{"name": {name}}
+	if name == "" {
+		q.Set("namespace", t.namespace)
+	}
+	type parts = []fleetapi.From[[]proxyStatus]
+	answer, err := askFleets(ctx, &t.controlPlane, "syncz", q, func(of parts) (a fleetapi.Answer[proxyStatus]) {
+		for _, f := range of {
+			for _, p := range f.Part {
+				if len(t.pods) > 0 { // a replica of an older version does not state its name
+					p.replica = cmp.Or(p.replica, f.Replica)
+				}
+				own := name == p.Proxy || name == p.Node
+				if name == "" {
+					own = t.namespace == "" || strings.HasSuffix(p.Proxy, "."+t.namespace)
+				}
+				if own { // a replica of an older version states all
+					a.Items = append(a.Items, p)
+				}
+			}
+		}
+		slices.SortStableFunc(a.Items, func(a, b proxyStatus) int { return cmp.Compare(a.Proxy, b.Proxy) })
+		return a
+	})
+	return append([]proxyStatus{}, answer.Items...), answer.Partial, err
+}
+
+// proxyStatus is one item of /api/v1/syncz, or of /debug/syncz.
 type proxyStatus struct {
 	raw      json.RawMessage
-	replica  string      // the Pod that reported the proxy; empty for --server
+	replica  string      // the process that reported the proxy; empty: unknown
 	Proxy    string      `json:"proxy"`
+	Node     string      `json:"node"` // node ID; empty: unknown
 	Cluster  string      `json:"cluster_id"`
 	Version  string      `json:"istio_version"`
 	Revision json.Number `json:"revision"`
@@ -223,6 +238,11 @@ func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		return err
+	}
+	if own, ok := fields["replica"]; ok {
+		if err := json.Unmarshal(own, &p.replica); err != nil {
+			return fmt.Errorf("replica: %w", err)
+		}
 	}
 	for t := range xds.NumTypes {
 		s := &p.types[t]

@@ -231,6 +231,14 @@ func problemsOfAll(t *testing.T, f *fleetOf, leader *daemon) {
 		}
 		says(t, string(counts), "EnvoyFilter team-0/slow configPatches[0] CLUSTER MERGE")
 	}
+	for _, d := range append(f.replicas(), leader) { // whichever has the proxy
+		server := []string{"--server", d.http}
+		if d == leader {
+			server[1] += "," + replica.http
+		}
+		says(t, ctl(t, append(server, "ps", "app-2.team-2")...), "app-2.team-2 SYNCED")
+		says(t, ctl(t, append(server, "explain", "--proxy", "app-2.team-2", webCluster[strings.LastIndexByte(webCluster, ' ')+1:])...), "Service shop/web")
+	}
 	counts, err := apiAnswer[inspect.Patch](t, replica, "patches", "")
 	if err != nil || len(counts.Items) != 2 || counts.Items[0].Changed == nil || *counts.Items[0].Changed == 0 || len(counts.Partial) > 0 {
 		t.Errorf("patches by way of a replica: %+v, %v", counts, err)
@@ -279,14 +287,15 @@ func tenantsAnswersAreEqual(t *testing.T, f *fleetOf, own string) {
 		t.Fatalf("%+v, %v", changes, err)
 	}
 	delivered := fmt.Sprint("deliveries?revision=", changes.Items[0].Last)
-	for _, path := range []string{"plan", delivered, delivered + "&object=VirtualService%20team-0/own", "proxies?limit=100", "proxies?limit=1&sort=since", "problems", "patches", "changes", "config/app-0.team-0",
+	for _, path := range []string{"plan", delivered, delivered + "&object=VirtualService%20team-0/own", "proxies?limit=100", "proxies?limit=1&sort=since", "problems", "patches", "changes", "syncz", "syncz?limit=1&name=app-0.team-0",
+		"config/app-0.team-0",
 		"describe?noun=pod&namespace=team-0&name=app-0", "describe?noun=host&name=web.shop", "describe?noun=pod&namespace=team-2&name=app-2",
 		"explain?proxy=app-0.team-0&resource=" + webCluster[strings.LastIndexByte(webCluster, ' ')+1:]} {
 		var bodies []string
 		for _, d := range f.replicas() {
 			code, body := postedFrom(t, d, fleetapi.Root+path, own, map[string]string{"plan": ownRoute}[path])
 			for _, want := range map[string][]string{"plan": {`"act":"created"`, `"proxies":4`, "app-0.team-0"},
-				"patches": {`"object":"EnvoyFilter team-0/slow"`},
+				"syncz": {`"proxy":"app-0.team-0"`, `"cluster_synced":true`}, "patches": {`"object":"EnvoyFilter team-0/slow"`},
 				delivered: {`"done":true`, `"acknowledged":4`}}[path] {
 				if !strings.Contains(body, want) {
 					t.Errorf("%s: no %s in %.900s", path, want, body)

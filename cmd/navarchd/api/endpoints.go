@@ -27,6 +27,9 @@ const (
 var endpoints = []endpoint{
 	{name: "proxies", help: "Connected proxies: sums by state, version, zone, namespace and replica, and a window of the list.",
 		parameters: fleetapi.ProxyParameters, tenants: true, fleet: true, part: proxiesPart, merge: merging(mergeProxies)},
+	{name: "syncz", help: "Connected proxies with the nonces of each type, what they refused and what is withheld, as /debug/syncz has them.",
+		parameters: []string{"name", "namespace", "limit", "continue", aloneParameter},
+		tenants:    true, fleet: true, part: synczPart, merge: merging(mergeSyncz)},
 	{name: "sums", help: "Sums of each replica's proxies as its record in etcd has them, with their age; no replica is asked.",
 		alone: true, costly: true, part: sumsPart, merge: merging(mergeSums)},
 	{name: replicasName, help: "The replicas that serve proxies, and the revision that each has planned.",
