@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 	"navarch.io/navarch/cmd/navarchctl/show"
 )
@@ -127,16 +128,6 @@ func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	return c.found, nil
 }
 
-// answered returns the number of processes that answered.
-func (c *controlPlane) answered() (n int) {
-	for _, p := range c.found {
-		if !slices.Contains(c.missing, noAnswer(p)) {
-			n++
-		}
-	}
-	return n
-}
-
 // noAnswer returns the entry of controlPlane.missing for a process that did not answer.
 func noAnswer(p page) string { return p.address + " (no answer)" }
 
@@ -184,6 +175,29 @@ type answer[T any] struct {
 // gather requests a path, whose response is JSON, from all pages. It returns the answers in the order of the pages. For
 // each page that fails it prints a line to warnings. If all pages fail, the error joins the errors of the pages.
 func gather[T any](ctx context.Context, c *controlPlane, path string, warnings io.Writer) ([]answer[T], error) {
+	return gatherBy(ctx, c, warnings, func(p page, into *T) error { return p.read(ctx, path, into) })
+}
+
+// gatherOwn requests from each page the item of an endpoint of the API that is about the process itself. Processes of
+// older versions do not have the endpoint: then their page /debug/NAME is read. Results and errors are those of gather.
+func gatherOwn[T any](ctx context.Context, c *controlPlane, name string, warnings io.Writer) ([]answer[T], error) {
+	return gatherBy(ctx, c, warnings, func(p page, into *T) error {
+		var a fleetapi.Answer[T]
+		err := p.read(ctx, fleetapi.Root+name, &a)
+		switch {
+		case noEndpoint(err):
+			return p.read(ctx, "/debug/"+name, into)
+		case err == nil && len(a.Items) != 1:
+			return fmt.Errorf("%s%s of %s: %d items, want one", fleetapi.Root, name, p.address, len(a.Items))
+		case err == nil:
+			*into = a.Items[0]
+		}
+		return err
+	})
+}
+
+// gatherBy calls read for each page. Results and errors are those of gather.
+func gatherBy[T any](ctx context.Context, c *controlPlane, warnings io.Writer, read func(p page, into *T) error) ([]answer[T], error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
 		return nil, err
@@ -191,7 +205,7 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 	all := make([]answer[T], len(pages))
 	failed := atEach(pages, func(i int, p page) error {
 		all[i].from = p
-		return p.read(ctx, path, &all[i].value)
+		return read(p, &all[i].value)
 	})
 	var said []answer[T]
 	for i, err := range failed {

@@ -243,6 +243,16 @@ func problemsOfAll(t *testing.T, f *fleetOf, leader *daemon) {
 	if err != nil || len(counts.Items) != 2 || counts.Items[0].Changed == nil || *counts.Items[0].Changed == 0 || len(counts.Partial) > 0 {
 		t.Errorf("patches by way of a replica: %+v, %v", counts, err)
 	}
+	says(t, ctl(t, "leader", "--server", leader.http+","+replica.http), "LEADER STORED", name)
+	if l, err := apiAnswer[inspect.Leader](t, leader, "leader", ""); err != nil || len(l.Items) != 1 || !l.Items[0].Self || l.Items[0].Name == "" {
+		t.Errorf("the leader of itself: %+v, %v", l, err)
+	}
+	for _, d := range []*daemon{leader, replica} {
+		type held struct{ Leader string }
+		if r, err := apiAnswer[held](t, d, "removals", ""); err != nil || len(r.Items) != 1 || !strings.HasSuffix(r.Items[0].Leader, name) {
+			t.Errorf("removals: %+v, %v", r, err)
+		}
+	}
 	if body, err := get(leader.http, fleetapi.Root+"patches?alone=true"); err == nil {
 		t.Errorf("an empty list of a leader: %s", body)
 	}
@@ -315,7 +325,7 @@ func tenantsAnswersAreEqual(t *testing.T, f *fleetOf, own string) {
 	if err != nil || tenants.Sums.Total.Connected() != 4 { // 60 in 40 namespaces: two in each of the first 20
 		t.Errorf("%+v, %v", tenants.Sums, err)
 	}
-	for path, want := range map[string]int{"config/app-2.team-2": 404, "explain?proxy=app-2.team-2&resource=x": 404, "replicas": 403,
+	for path, want := range map[string]int{"config/app-2.team-2": 404, "explain?proxy=app-2.team-2&resource=x": 404, "replicas": 403, "leader": 403,
 		"proxies?nonsense=1": 400, "proxies?limit=-1": 400, "nothing": 404, "describe?noun=pod": 400, "deliveries?revision=1&object=VirtualService%20team-2/x": 400} {
 		if code, body := askedFrom(t, f.replicas()[0], fleetapi.Root+path, own); code != want {
 			t.Errorf("%s: %d, want %d: %s", path, code, want, body)

@@ -239,7 +239,8 @@ func FuzzSelection(f *testing.F) {
 	})
 }
 
-// The windows of the states of proxies have each proxy of each replica once, in order, whatever the replicas' parts are.
+// The windows of the states of proxies have each proxy of each replica once, in order, whatever the replicas' parts
+// are.
 func TestWindowsOfSyncs(t *testing.T) {
 	fleet := map[string][]inspect.Sync{"c": nil}
 	for i := range 23 {

@@ -131,7 +131,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, who authz.Caller) {
 	case who.Sees != nil && !e.tenants:
 		http.Error(w, authz.ForSystem, http.StatusForbidden)
 		return
-	case a.knowsNothing():
+	case !e.alone && a.knowsNothing():
 		http.Error(w, fleetapi.ServesNone+", and reads no configuration: ask one with role xds or ingest", http.StatusNotFound)
 		return
 	case deeper:

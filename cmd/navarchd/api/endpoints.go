@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/cmd/navarchd/removals"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/ledger"
 )
@@ -48,6 +49,10 @@ var endpoints = []endpoint{
 		tenants:    true, fleet: true, waits: waitOf, part: deliveryPart, merge: merging(mergeDeliveries)},
 	{name: "stored", help: "Whether this process, if it leads, has stored a generation of an object; wait=20s waits until it has.",
 		parameters: fleetapi.StoredParameters, alone: true, tenants: true, waits: waitOf, part: storedPart, merge: merging(mergeStored)},
+	{name: "leader", help: "The process that leads, as this process sees it, and the time up to which it has read the cluster.",
+		alone: true, paged: true, part: leaderPart, merge: merging(mergeFirst)},
+	{name: "removals", help: "Removals of objects that the leader holds, and its name: every process with a store knows them.",
+		alone: true, paged: true, tenants: true, part: removalsPart, merge: merging(mergeFirst)},
 	{name: "report", help: "An archive for navarchctl --snapshot and for support: contents=bug-report (ten seconds), or contents=snapshot.",
 		parameters: []string{contentsParameter, recordsParameter, aloneParameter},
 		probes:     true, waits: reportTime, part: reportPart, merge: mergeReport},
@@ -180,11 +185,24 @@ func mergeChanges(_ *API, q url.Values, parts []fleetapi.From[[]ledger.Report], 
 	return fleetapi.MergeChanges(w, lane, fleetapi.Objects(q), parts), nil
 }
 
-// page returns a page of /debug about one proxy as a part. A failure has the page's HTTP status.
-func (a *API) page(ctx context.Context, who authz.Caller, path string, q url.Values) (any, error) {
+func leaderPart(a *API, ctx context.Context, who authz.Caller, _ url.Values) (any, error) {
+	return a.page(ctx, who, "/debug/leader", nil)
+}
+
+func removalsPart(a *API, ctx context.Context, who authz.Caller, _ url.Values) (any, error) {
+	return a.page(ctx, who, removals.Path, nil)
+}
+
+// ofProxy returns a page of /debug about one proxy as a part. Errors: the proxy is missing, or those of page.
+func (a *API) ofProxy(ctx context.Context, who authz.Caller, path string, q url.Values) (any, error) {
 	if q.Get("proxyID") == "" {
 		return nil, fmt.Errorf("%s: want NAME.NAMESPACE or the node's id", proxyParameter)
 	}
+	return a.page(ctx, who, path, q)
+}
+
+// page returns a page of /debug as a part. A failure has the page's HTTP status.
+func (a *API) page(ctx context.Context, who authz.Caller, path string, q url.Values) (any, error) {
 	code, body := a.Pages.Render(ctx, who, path, q)
 	if code != http.StatusOK {
 		return nil, statusError{code, strings.TrimSpace(string(body))}
@@ -197,11 +215,11 @@ func configPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (an
 	if types := q.Get("types"); types != "" {
 		page.Set("types", types)
 	}
-	return a.page(ctx, who, "/debug/config_dump", page)
+	return a.ofProxy(ctx, who, "/debug/config_dump", page)
 }
 
 func explainPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
-	return a.page(ctx, who, "/debug/explain", url.Values{"proxyID": {q.Get(proxyParameter)}, "resource": {q.Get("resource")}})
+	return a.ofProxy(ctx, who, "/debug/explain", url.Values{"proxyID": {q.Get(proxyParameter)}, "resource": {q.Get("resource")}})
 }
 
 // mergeFirst returns the first part. Only replicas to which the proxy is connected send a part.
