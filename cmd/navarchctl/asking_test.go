@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/store/apiserver/apiservertest"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -118,7 +123,7 @@ func TestProblemsOfAllProcesses(t *testing.T) {
 // not ask all others, is not the last word; a resource that the proxy does not have is.
 func TestAProxyByWayOfAnyProcess(t *testing.T) {
 	asked := 0
-	process := func(answer func(path string, w http.ResponseWriter)) string {
+	process := func(answer func(asks string, w http.ResponseWriter)) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			asked++
 			answer(strings.TrimPrefix(r.URL.Path, fleetapi.Root)+" "+r.URL.Query().Get("resource"), w)
@@ -129,8 +134,8 @@ func TestAProxyByWayOfAnyProcess(t *testing.T) {
 	lost := process(func(_ string, w http.ResponseWriter) {
 		http.Error(w, `proxy "web-0.shop" is not connected to this replica; replica b did not answer: plain text`, http.StatusNotFound)
 	})
-	found := process(func(path string, w http.ResponseWriter) {
-		switch path {
+	found := process(func(asks string, w http.ResponseWriter) {
+		switch asks {
 		case "explain x":
 			fmt.Fprint(w, `{"items": [[{"type": "cluster", "name": "x", "message": "m", "version": "1", "specs": []}]]}`)
 		case "config/web-0.shop ":
@@ -156,5 +161,28 @@ func TestAProxyByWayOfAnyProcess(t *testing.T) {
 			asked != one.asked {
 			t.Errorf("%v: %d requests, %v\n%s", one.args, asked, err, out)
 		}
+	}
+}
+
+// Pods of two revisions are two fleets, which do not answer for each other: both are asked.
+func TestProblemsOfTwoRevisions(t *testing.T) {
+	f, pods := forwarded{}, []string{}
+	for _, revision := range []string{"default", "canary"} {
+		f[revision] = func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"schema": %q, "items": [{"object": "Gateway a/b", "severity": "error", "message": "of %s"}]}`, fleetapi.Schema, revision)
+		}
+		pods = append(pods, fmt.Sprintf(`{"metadata": {"namespace": "istio-system", "name": %q, "labels": {"app": "istiod", "istio.io/rev": %q}},
+			"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`, revision, revision))
+	}
+	t.Setenv("KUBECONFIG", apiservertest.Kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
+		if pod, is := strings.CutSuffix(r.URL.Path, "/portforward"); is && r.Method == http.MethodPost {
+			portforward.ServePortForward(w, r, f, path.Base(pod), "", nil, time.Minute, time.Minute, portforward.SupportedProtocols)
+			return
+		}
+		fmt.Fprintf(w, `{"items": [%s]}`, strings.Join(pods, ", "))
+	}))
+	out, warnings, err := ran("problems")
+	if err != nil || !strings.Contains(out, "of default") || !strings.Contains(out, "of canary") || strings.Contains(warnings, "warning") {
+		t.Errorf("%v: %s%s", err, out, warnings)
 	}
 }
