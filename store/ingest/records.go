@@ -25,7 +25,7 @@ func RecordsAndRefusals(
 	events []object.Event, options normal.Options,
 ) (records []model.Record, problems []object.Problem, refused map[object.ID][]object.Problem) {
 	w := newInventory(Options{Normal: options})
-	w.refused = map[object.ID][]object.Problem{}
+	w.refused, w.parallel = map[object.ID][]object.Problem{}, true
 	w.applyEvents(events)
 	for key, d := range w.wanted.awaitingSeal {
 		w.wanted.records[key] = d.Record
