@@ -2,10 +2,8 @@ package ingest
 
 import (
 	"net/netip"
-	"runtime"
-	"sync"
-	"sync/atomic"
 
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
@@ -34,16 +32,7 @@ func (w *inventory) normaliseAhead(nodes []*node, owned bool) {
 		return
 	}
 	results := make([]*normal.Result, len(nodes))
-	var next atomic.Int64
-	var working sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		working.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(nodes); i = int(next.Add(1)) - 1 {
-				results[i] = w.resultAhead(nodes[i], owned)
-			}
-		})
-	}
-	working.Wait()
+	loop.Each(len(nodes), func(i int) { results[i] = w.resultAhead(nodes[i], owned) })
 	w.ahead = make(map[*node]*normal.Result, len(nodes))
 	for i, n := range nodes {
 		if results[i] != nil {
