@@ -89,6 +89,7 @@ func Of(settings Settings, records iter.Seq[model.Record]) *Analysis {
 		}
 	}
 	a := New(settings)
+	a.givenBy, a.readers = make(map[fact][]model.Record, 2*len(edits)), make(map[fact]*smallset.Set[model.Key], len(edits))
 	a.Step(edits)
 	return a
 }
@@ -101,7 +102,7 @@ func Reads(kind model.Kind) bool {
 // Step applies edits, at most one for each record, and examines the affected records. In each edit, Old must be the
 // record after the previous Steps, or nil if there was no such record.
 func (a *Analysis) Step(edits []Edit) {
-	touched, next := map[model.Key]bool{}, make(map[model.Key]model.Record, len(edits))
+	touched, next := make(map[model.Key]bool, len(edits)), make(map[model.Key]model.Record, len(edits))
 	counts := map[fact]int{}
 	for _, e := range edits {
 		switch key := e.key(); {

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// fewAhead is the number of objects below which normaliseAhead does nothing.
-const fewAhead = 64
+// manyObjects is the number of objects from which tools use all cores.
+const manyObjects = 64
 
 // changingOwners returns the number of the first objects after which no object changes the owners of hosts and
 // addresses: these owners are Services and ServiceEntries.
@@ -28,7 +28,7 @@ func (w *inventory) changingOwners(all []*node) int {
 // owned is set: an object that looks them up then gets no result. Neither does an object whose normalisation panics.
 // It is for tools: the leader leaves the other cores to other roles.
 func (w *inventory) normaliseAhead(nodes []*node, owned bool) {
-	if len(nodes) < fewAhead {
+	if len(nodes) < w.parallel {
 		return
 	}
 	results := make([]*normal.Result, len(nodes))

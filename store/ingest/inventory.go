@@ -29,7 +29,7 @@ type inventory struct {
 	meshMissed object.ID       // removed mesh configuration whose last good version stays in effect; zero: none was removed
 	// refused has normal.Result.Refused of each normalised object; nil: not recorded, as in the leader.
 	refused  map[object.ID][]object.Problem
-	parallel bool                     // normalise on all cores (normaliseAhead)
+	parallel int                      // number of objects from which they are normalised on all cores (normaliseAhead); 0: never
 	ahead    map[*node]*normal.Result // results of normaliseAhead
 
 	// Users of changed records.
@@ -103,7 +103,7 @@ func (w *inventory) renewAll(all []*node) {
 	change := w.changingOwners(all)
 	for i, n := range all {
 		switch {
-		case !w.parallel:
+		case w.parallel == 0:
 		case i == 0 && change > 0:
 			w.normaliseAhead(all[:change], false)
 		case i == change:

@@ -40,8 +40,16 @@ func RecordsFirst(events []object.Event, options normal.Options) (records []mode
 
 // convert returns an inventory of the objects, and its records sorted by key.
 func convert(events []object.Event, options normal.Options) (*inventory, []model.Record) {
+	return convertOn(manyObjects, events, options)
+}
+
+// convertOn is convert, which uses all cores for at least so many objects; 0: one core.
+func convertOn(parallel int, events []object.Event, options normal.Options) (*inventory, []model.Record) {
 	w := newInventory(Options{Normal: options})
-	w.refused, w.parallel = map[object.ID][]object.Problem{}, true
+	w.refused, w.parallel = map[object.ID][]object.Problem{}, parallel
+	w.objects.Expect(len(events))
+	w.wanted.records, w.wanted.changed = make(map[model.Key]model.Record, len(events)), make(map[model.Key]bool, len(events))
+	w.crossCheck.records = w.wanted.records
 	w.applyEvents(events)
 	for key, d := range w.wanted.awaitingSeal {
 		w.wanted.records[key] = d.Record

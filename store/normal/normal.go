@@ -283,6 +283,8 @@ type report struct {
 	untilAt  string
 	waiting  context.Context // ends the normalisation; nil: never
 	steps    int             // calls of step
+	// rewritten is set if walkMessage changed the message that is decoded.
+	rewritten bool
 }
 
 // maxProblems bounds the problems reported for one object.

@@ -91,7 +91,9 @@ func (w *world) findPods() (all []*pod) {
 // Services. For a workload that was read from a cluster it adds no Pod, because the workload's Pods were read too. Pods
 // and Services from files get addresses, as in a cluster.
 func (w *world) standIn() {
-	for _, o := range w.byKind[kind{"", "Service"}] {
+	services := w.byKind[kind{"", "Service"}]
+	w.made = make([]object.Event, 0, 2*len(services)+len(w.pods))
+	for _, o := range services {
 		w.giveAddress(o)
 	}
 	var made []*pod

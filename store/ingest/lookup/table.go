@@ -62,6 +62,11 @@ func New[E any](n *normal.Normalizer) *Table[E] {
 	return t
 }
 
+// Expect reserves memory for a number of objects. The Table must be empty.
+func (t *Table[E]) Expect(objects int) {
+	t.objects, t.marked = make(map[object.ID]*Node[E], objects), make(map[object.ID]bool, objects)
+}
+
 // Object returns the last readable version of the object, read-only. It returns nil if no version was readable, if the
 // object does not exist, or after Vacate.
 func (n *Node[E]) Object() *object.Object { return n.object }

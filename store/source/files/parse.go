@@ -9,12 +9,14 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/scan"
@@ -93,33 +95,32 @@ func documents(path string, data []byte) []doc {
 		return []doc{{location: path, wrong: fmt.Sprintf("the file has %d bytes, more than %d", len(data), maxFile)}}
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	var docs []doc
-	number := 0
-	for _, raw := range split(path, data) {
-		number++
-		location := fmt.Sprintf("%s#%d", path, number)
-		if raw.wrong != "" {
-			docs = append(docs, broken(location, raw.data, raw.wrong))
-			continue
-		}
-		if blank(raw.data) {
-			continue
-		}
-		tree, err := toJSON(raw.data)
-		if err != nil {
-			docs = append(docs, broken(location, raw.data, inFile(err.Error(), raw.line)))
-			continue
-		}
-		if string(tree) == "null" {
-			continue // the document has only comments
-		}
-		if strings.HasSuffix(path, ".json") && foreign(tree) {
-			docs = append(docs, doc{location: location, foreign: true})
-			continue
-		}
-		docs = append(docs, objects(location, tree)...)
+	parts := split(path, data)
+	docs := make([][]doc, len(parts))
+	loop.Each(len(parts), func(i int) { docs[i] = ofPart(path, i+1, parts[i]) })
+	return slices.Concat(docs...)
+}
+
+// ofPart parses one document of a file, which is the object of the document, or the objects of a List. Blank documents
+// have none.
+func ofPart(path string, number int, raw rawDoc) []doc {
+	location := path + "#" + strconv.Itoa(number)
+	if raw.wrong != "" {
+		return []doc{broken(location, raw.data, raw.wrong)}
 	}
-	return docs
+	if blank(raw.data) {
+		return nil
+	}
+	tree, err := toJSON(raw.data)
+	switch {
+	case err != nil:
+		return []doc{broken(location, raw.data, inFile(err.Error(), raw.line))}
+	case string(tree) == "null": // the document has only comments
+		return nil
+	case strings.HasSuffix(path, ".json") && foreign(tree):
+		return []doc{{location: location, foreign: true}}
+	}
+	return objects(location, tree)
 }
 
 // foreign reports whether JSON is certainly neither a Kubernetes object nor a part of one. Such JSON lacks all of an

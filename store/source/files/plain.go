@@ -17,7 +17,7 @@ func plainJSON(data []byte) (tree []byte, is bool) {
 			return nil, false
 		}
 	}
-	p := plain{text: data, out: make([]byte, 0, len(data)+len(data)/4)}
+	p := plain{text: data, out: make([]byte, 0, len(data)+len(data)/4), stack: make([]member, 0, 16)}
 	p.line()
 	if !p.block(p.column) || p.column >= 0 || p.out[0] != '{' {
 		return nil, false
