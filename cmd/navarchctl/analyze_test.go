@@ -295,7 +295,7 @@ func TestAnalyzeReport(t *testing.T) {
 	}
 }
 
-// reportOf returns the file of a report with a problem, and, if there are records, with a Service whose port has no name.
+// reportOf returns the file of a report with a problem. If records is set, it has a Service whose port lacks a name.
 func reportOf(t *testing.T, records bool) string {
 	t.Helper()
 	whole, part := report.NewWriter(time.Unix(1, 0)), report.NewPart("a", time.Unix(1, 0))

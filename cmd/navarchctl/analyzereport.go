@@ -45,8 +45,8 @@ func (a *analysis) ofReport(cmd *cobra.Command) (all []analyze.Finding, err erro
 	}
 	found := analyze.Recorded{Records: from.Snapshot, Patches: recordedPatches(cmd.Context(), from)}
 	for _, p := range joinedProblems(answers, "", "") {
-		found.Known = append(found.Known, analyze.Known(analyze.Finding{Code: cmp.Or(string(p.Analyzer), string(p.Code)), Severity: p.Severity,
-			Object: p.Object, Field: p.Field, Message: p.Message}))
+		found.Known = append(found.Known, analyze.Known(analyze.Finding{Code: cmp.Or(string(p.Analyzer), string(p.Code)),
+			Severity: p.Severity, Object: p.Object, Field: p.Field, Message: p.Message}))
 	}
 	unchecked := found.Unchecked()
 	for _, reason := range slices.Sorted(maps.Keys(unchecked)) {

@@ -2,10 +2,11 @@
 // cluster some of whose objects are replaced by files. The codes of faults are those of istioctl analyze (IST0101), and
 // Navarch's own (NAV1001); see store/problem.
 //
-// The objects are converted to records, the store's form of objects, by the code of navarchd's leader (ingest.RecordsFirst).
-// The conversion finds the same problems as the leader does, in single objects and between objects. The checks of this
-// package find faults of objects that have no records: injection, webhooks, Pods and the CustomResourceDefinitions of
-// the Gateway API. They also find faults that the leader does not report because they are too frequent.
+// The objects are converted to records, the store's form of objects, by the code of navarchd's leader
+// (ingest.RecordsFirst). The conversion finds the same problems as the leader does, in single objects and between
+// objects. The checks of this package find faults of objects that have no records: injection, webhooks, Pods and the
+// CustomResourceDefinitions of the Gateway API. They also find faults that the leader does not report because they are
+// too frequent. Of a report, which has records alone, they find the latter (recorded.go).
 //
 // For each workload in files (Deployment and others), the analysis adds the Pod and the EndpointSlices that the
 // workload would have in a cluster (templates.go), so that selectors and endpoints are compared as in a cluster.

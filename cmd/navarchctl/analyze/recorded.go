@@ -11,16 +11,16 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Recorded is what a report of a control plane (navarchctl bug-report) contains for an analysis.
+// Recorded contains the data for an analysis that a report of a control plane has (navarchctl bug-report).
 type Recorded struct {
-	Records *mirror.Snapshot // the records of the store; nil: it has none
+	Records *mirror.Snapshot // the records of the store; nil: the report lacks them
 	Known   []Finding        // the problems that the leader and the replicas had found
 	// Patches are those of Input.Patches. It is nil if no proxy was connected, or if the report lacks a replica.
 	Patches []inspect.Patch
 }
 
-// onRecords are the checks that need records alone. Of the checks that Run makes, further ones need records alone but
-// are left out: the problems in a report contain their findings, because the leader or the replicas make them too.
+// onRecords are the checks that need records alone, except those that the leader or the replicas make too. The problems
+// in a report contain the findings of the latter.
 var onRecords = []func(*world){
 	portNames, inconsistentServices, recordedRouters, portSelectors, uncheckedServers, ingressSubsets, relativePatches, gatewaySelectors,
 	closedPolicies, imports, authorities, strictServers, unreadyServices, idleImports, patchedImports, multipliers, overBudget, patches,
@@ -34,7 +34,8 @@ func recordedRouters(w *world) {
 
 // The reasons for which a code is not checked on a report.
 const (
-	needsObjects  = "they need fields that no record has, such as labels of Namespaces, containers of Pods, annotations, status and managedFields"
+	needsObjects = "they need fields that no record has, such as labels of Namespaces, containers of Pods, annotations, " +
+		"status and managedFields"
 	needsReplicas = "the report lacks a replica, its patches, or any proxy"
 	onlySecrets   = "of root certificates in ConfigMaps, which no record has; those in Secrets are checked"
 )
@@ -84,10 +85,9 @@ func (r Recorded) Unchecked() map[string][]problem.Analyzer {
 	return all
 }
 
-// RunRecorded returns the findings of a report, each once, in the order of Compare: the known ones, and those about the
-// records. The latter are those of the codes that only this package reports (ReporterOf), except Unchecked. Records have
-// no annotations, so none suppresses a finding. It is an error if the records cannot be analysed, because a report is
-// not trusted.
+// RunRecorded returns the findings of a report, each once, in the order of Compare: the known ones, and those about
+// the records. The latter have the codes that only this package reports (ReporterOf), except Unchecked. Annotations
+// suppress nothing, because records lack them. A report is not trusted: records that cannot be analysed are an error.
 func RunRecorded(r Recorded, c Config) (all []Finding, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {

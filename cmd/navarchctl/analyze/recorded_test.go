@@ -22,8 +22,8 @@ func recorded(in Input) Recorded {
 	records, problems := ingest.Records(slices.Concat(in.Events, w.made), config.Normal)
 	r := Recorded{Records: mirror.Empty().Apply(1, records, nil).New, Patches: []inspect.Patch{}}
 	for _, p := range problems {
-		r.Known = append(r.Known, Known(Finding{Code: cmp.Or(string(p.Analyzer), string(p.Code)), Severity: p.Severity, Object: p.ID.String(),
-			Field: p.Field, Message: p.Message}))
+		r.Known = append(r.Known, Known(Finding{Code: cmp.Or(string(p.Analyzer), string(p.Code)), Severity: p.Severity,
+			Object: p.ID.String(), Field: p.Field, Message: p.Message}))
 	}
 	for _, p := range in.Patches {
 		o := w.byID[w.named(p.Object)]

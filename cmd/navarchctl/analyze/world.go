@@ -132,7 +132,8 @@ func decoded[T any](w *world, group, of string) iter.Seq2[*object.Object, *T] {
 			loop.Each(len(some), func(i int) { errs[i] = decode(some[i], &into[i]) })
 			for i, o := range some {
 				if err := errs[i]; err != nil {
-					w.add(object.Problem{ID: o.ID, Location: o.Location, Code: problem.Invalid, Severity: problem.Error, Message: err.Error()}, "")
+					w.add(object.Problem{ID: o.ID, Location: o.Location, Code: problem.Invalid, Severity: problem.Error,
+						Message: err.Error()}, "")
 				} else if !yield(o, &into[i]) {
 					return
 				}

@@ -101,8 +101,7 @@ func documents(path string, data []byte) []doc {
 	return slices.Concat(docs...)
 }
 
-// ofPart parses one document of a file, which is the object of the document, or the objects of a List. Blank documents
-// have none.
+// ofPart parses one document of a file, and returns the object, or the objects of a List. A blank document yields nil.
 func ofPart(path string, number int, raw rawDoc) []doc {
 	location := path + "#" + strconv.Itoa(number)
 	if raw.wrong != "" {

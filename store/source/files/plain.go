@@ -32,8 +32,8 @@ const (
 	maxPlainKey   = 512
 )
 
-// plain is the state of plainJSON. Its methods that return a bool return false if the document is outside of the subset.
-// Methods for a value append the JSON of the value to out.
+// plain is the state of plainJSON. Its methods that return a bool return false if the document is outside of the
+// subset. Methods for a value append the JSON of the value to out.
 type plain struct {
 	text   []byte
 	at     int // index of the next byte

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// scalar reads a string in quotes or a plain scalar. Within brackets and in keys, for which short is set, a plain scalar
-// ends before a bracket, a comma, or a colon with a blank behind it.
+// scalar reads a string in quotes or a plain scalar. Within brackets and in keys, for which short is set, a plain
+// scalar ends before a bracket, a comma, or a colon with a blank behind it.
 func (p *plain) scalar(short bool) (text []byte, quoted, is bool) {
 	if c := p.next(); c == '"' || c == '\'' {
 		text, is = p.quoted(c)
@@ -58,8 +58,8 @@ const (
 	plainUnknown           // the YAML library decides
 )
 
-// kindOf returns the type of a plain scalar, which is not empty. The rules are those of YAML 1.1, where on, yes and 0x10
-// are not text.
+// kindOf returns the type of a plain scalar, which is not empty. The rules are those of YAML 1.1, where on, yes and
+// 0x10 are not text.
 func kindOf(text []byte) plainKind {
 	switch c := text[0]; {
 	case c == '-':
