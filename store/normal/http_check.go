@@ -35,10 +35,21 @@ func checkPath(r *report, at string, m *networkingv1.StringMatch) {
 	}
 }
 
-// checkRegex validates a regular expression: RE2, at most 1024 bytes.
+// checkRegex validates a regular expression: RE2, at most 1024 bytes. The expressions of one object may take
+// model.MostRegexWork to parse. Those beyond this bound are not parsed.
 func checkRegex(r *report, at, expr string) {
 	if len(expr) > 1024 {
 		r.errorf(at, "is longer than 1024 bytes")
+		return
+	}
+	before := r.regexWork
+	r.regexWork += model.RegexWork(expr)
+	switch {
+	case before > model.MostRegexWork:
+		return // reported already
+	case r.regexWork > model.MostRegexWork:
+		r.errorf(at, "the regular expressions up to this one take too long to parse: use fewer, and fewer classes such as \\pL and "+
+			"ranges with (?i) beyond ASCII")
 		return
 	}
 	if expr == "" {

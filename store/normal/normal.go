@@ -283,6 +283,8 @@ type report struct {
 	untilAt  string
 	waiting  context.Context // ends the normalisation; nil: never
 	steps    int             // calls of step
+	// What the checks of expressions have cost: model.RegexWork of regular expressions, and bytes of CEL.
+	regexWork, celBytes int
 }
 
 // maxProblems bounds the problems reported for one object.

@@ -14,9 +14,10 @@ import (
 // rules. Gateways leave such rules out, because the largest request would occupy Envoy for too long.
 func checkRegexCost(r *report, vs *networkingv1.VirtualService) {
 	sum, most := 0, 0
+	var costs model.RegexCosts
 	for i, h := range vs.Http {
 		r.look() // the check of one rule may take many milliseconds
-		match, action := model.RuleRegexCost(h, sum)
+		match, action := costs.Rule(h)
 		sum, most = sum+match, max(most, action)
 		if sum+most > model.MostRegexCost {
 			r.refusef(problem.NotAllowed, fmt.Sprintf("spec.http[%d]", i), "the regular expressions up to this rule would take Envoy %d "+
