@@ -52,7 +52,7 @@ type merger struct {
 	routes    map[string]*Server // HTTPS servers by name of the route configuration
 	conflicts []Conflict
 	lost      map[problem.Severity]int // number of conflicts of the present Gateway
-	last      Server                   // server of the last conflict that was only counted
+	last      Server                   // server of the last error that was only counted
 }
 
 // portState is istiod's state of one port, common to all binds.
