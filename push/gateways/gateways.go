@@ -179,11 +179,11 @@ func (l Listener) Name(wildcard string) string {
 	return wildcard + "_" + number(l.Port)
 }
 
-// PlainRoute returns istiod's name of the route configuration that the servers of Plain share, http.PORT[.BIND] with the
-// port and the bind of the listener. The name does not depend on the servers, because the listener contains it, and Envoy
-// drains all connections if a part that filter chains share changes. The result port is the port that the first of the
-// servers states. Matches and virtual hosts of the route configuration use it. The name is empty for a TCP server. If
-// Plain is empty, the name is empty and the port is 0.
+// PlainRoute returns istiod's name of the route configuration that the servers of Plain share, http.PORT[.BIND] with
+// the port and the bind of the listener. The name does not depend on the servers, because the listener contains it, and
+// Envoy drains all connections if a part that filter chains share changes. The result port is the port that the first
+// of the servers states. Matches and virtual hosts of the route configuration use it. The name is empty for a TCP
+// server. If Plain is empty, the name is empty and the port is 0.
 func (l Listener) PlainRoute() (name string, port uint32) {
 	if len(l.Plain) == 0 {
 		return "", 0

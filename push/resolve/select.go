@@ -92,7 +92,7 @@ func (s *source) selected(of set, resolution model.Resolution) *selection {
 	var workloads []*model.Workload
 	for r := range s.WithPrefix(of.kind, of.namespace, of.prefix) {
 		w := r.(*model.Workload)
-		if !of.has(w) || w.Spec.GetEndpoint().GetHealth() != model.Health_HEALTH_READY { // as in istiod, which drops workloads that are not ready
+		if !of.has(w) || w.Spec.GetEndpoint().GetHealth() != model.Health_HEALTH_READY { // as in istiod
 			continue
 		}
 		if why := leftOut(w, resolution); why != "" {

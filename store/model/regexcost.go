@@ -9,9 +9,9 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// MostRegexCost bounds the sum of the costs (RegexCosts) of the regular expressions that a gateway evaluates for one request,
-// among the rules of one namespace for one host. A header of 60 kB, the largest that Envoy accepts, then occupies a
-// worker of Envoy for about 100 ms (measured: at most 0.9 ns for each byte and unit of the cost).
+// MostRegexCost bounds the sum of the costs (RegexCosts) of the regular expressions that a gateway evaluates for one
+// request, among the rules of one namespace for one host. A header of 60 kB, the largest that Envoy accepts, then
+// occupies a worker of Envoy for about 100 ms (measured: at most 0.9 ns for each byte and unit of the cost).
 const MostRegexCost = 2000
 
 // Costs of an expression that do not depend on the size of its program.

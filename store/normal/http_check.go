@@ -35,30 +35,6 @@ func checkPath(r *report, at string, m *networkingv1.StringMatch) {
 	}
 }
 
-// checkRegex validates a regular expression: RE2, at most 1024 bytes. The expressions of one object may take
-// model.MostRegexWork to parse. Those beyond this bound are not parsed.
-func checkRegex(r *report, at, expr string) {
-	if len(expr) > 1024 {
-		r.errorf(at, "is longer than 1024 bytes")
-		return
-	}
-	before := r.regexWork
-	r.regexWork += model.RegexWork(expr)
-	switch {
-	case before > model.MostRegexWork:
-		return // reported already
-	case r.regexWork > model.MostRegexWork:
-		r.errorf(at, "the regular expressions up to this one take too long to parse: use fewer, and fewer classes such as \\pL and "+
-			"ranges with (?i) beyond ASCII")
-		return
-	}
-	if expr == "" {
-		r.requiredf(at, "must not be empty")
-	} else if err := model.CheckRegex(expr); err != nil {
-		r.errorf(at, "is no regular expression (RE2): %v", err)
-	}
-}
-
 // duration1ms validates a duration of at least 1 ms, in whole milliseconds. nil is valid. If the argument zero is true,
 // a duration of 0 is valid too, and means "no limit" or "off".
 func (r *report) duration1ms(at string, d *durationpb.Duration, zero bool) {

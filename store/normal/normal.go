@@ -271,20 +271,19 @@ const externalNamePrefix = "externalname:"
 
 // report collects the problems of one object, and the other fields of its Result.
 type report struct {
-	id       object.ID
-	location string
-	problems []object.Problem
-	refused  []object.Problem
-	spoiled  bool
-	refs     []object.ID
-	mesh     bool
-	private  model.PrivateKey
-	until    time.Time
-	untilAt  string
-	waiting  context.Context // ends the normalisation; nil: never
-	steps    int             // calls of step
-	// What the checks of expressions have cost: model.RegexWork of regular expressions, and bytes of CEL.
-	regexWork, celBytes int
+	id                  object.ID
+	location            string
+	problems            []object.Problem
+	refused             []object.Problem
+	spoiled             bool
+	refs                []object.ID
+	mesh                bool
+	private             model.PrivateKey
+	until               time.Time
+	untilAt             string
+	waiting             context.Context // ends the normalisation; nil: never
+	steps               int             // calls of step
+	regexWork, celBytes int             // sums over the expressions so far: model.RegexWork, and bytes of CEL
 }
 
 // maxProblems bounds the problems reported for one object.

@@ -15,10 +15,10 @@ import (
 // earlier http match covers equal and narrower matches. An earlier tls or tcp match covers only equal matches. Istio
 // has the same checks (analyzeUnreachableHTTPRules in pkg/config/validation).
 
-// These constants bound the quadratic cost of the comparisons. Both apply separately to the http, tls and tcp matches of
-// a VirtualService. maxCovering is the largest number of earlier matches with which a later match is compared. An entry
-// for everything may exceed this number by one. maxCompared bounds all comparisons, of which each counts as the size of
-// the earlier match (covering.size). Later matches are not compared.
+// These constants bound the quadratic cost of the comparisons. Both apply separately to the http, tls and tcp matches
+// of a VirtualService. maxCovering is the largest number of earlier matches with which a later match is compared. An
+// entry for everything may exceed this number by one. maxCompared bounds all comparisons, of which each counts as the
+// size of the earlier match (covering.size). Later matches are not compared.
 const (
 	maxCovering = 300
 	maxCompared = 500_000

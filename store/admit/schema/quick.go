@@ -48,9 +48,10 @@ func quickOf(s *apiextensions.JSONSchemaProps) *quick {
 	if s.Type == "object" {
 		q.size = betweenOf(s.MinProperties, s.MaxProperties)
 	}
-	known := s.Pattern == "" && s.Ref == nil && s.Dependencies == nil && s.AdditionalItems == nil &&
-		(s.Type != "" || s.MinProperties == nil && s.MaxProperties == nil) && !s.ExclusiveMaximum && !s.ExclusiveMinimum && s.MultipleOf == nil && !s.UniqueItems && s.Items == nil &&
-		(s.AdditionalProperties == nil || s.AdditionalProperties.Schema == nil && s.AdditionalProperties.Allows) && s.PatternProperties == nil
+	known := s.Pattern == "" && s.Ref == nil && s.Dependencies == nil && s.AdditionalItems == nil && s.PatternProperties == nil &&
+		(s.Type != "" || s.MinProperties == nil && s.MaxProperties == nil) && !s.ExclusiveMaximum &&
+		!s.ExclusiveMinimum && s.MultipleOf == nil && !s.UniqueItems && s.Items == nil &&
+		(s.AdditionalProperties == nil || s.AdditionalProperties.Schema == nil && s.AdditionalProperties.Allows)
 	switch s.Format {
 	case "":
 	case "int32":
@@ -89,11 +90,11 @@ func quickOf(s *apiextensions.JSONSchemaProps) *quick {
 // unrecognised is the quick form of a property that quickOf does not know. A value without the property may be valid.
 var unrecognised = &quick{kind: "unrecognised"}
 
-// verdict is the result of quick.check.
-type verdict int
+// outcome is the result of quick.check.
+type outcome int
 
 const (
-	unsure verdict = iota // also an invalid value whose violations are not exactly known
+	unsure outcome = iota // also an invalid value whose violations are not exactly known
 	valid
 	invalid
 )
@@ -102,7 +103,7 @@ const (
 func (q *quick) fits(value any) bool { return q != nil && q.check(value) == valid }
 
 // check judges a value. Only values of the decoder's types are judged.
-func (q *quick) check(value any) verdict {
+func (q *quick) check(value any) outcome {
 	own := q.alone(value)
 	if own != valid {
 		return own
@@ -138,7 +139,7 @@ func (q *quick) check(value any) verdict {
 	return valid
 }
 
-func opposite(v verdict) verdict {
+func opposite(v outcome) outcome {
 	if v == valid {
 		return invalid
 	}
@@ -146,7 +147,7 @@ func opposite(v verdict) verdict {
 }
 
 // alone judges a value without the combinations of schemas.
-func (q *quick) alone(value any) verdict {
+func (q *quick) alone(value any) outcome {
 	switch v := value.(type) {
 	case map[string]any:
 		return q.object(v)
@@ -167,7 +168,7 @@ func (q *quick) alone(value any) verdict {
 }
 
 // judged returns valid for a value that fits. A value that does not fit is invalid if that is certain.
-func judged(fits, certain bool) verdict {
+func judged(fits, certain bool) outcome {
 	switch {
 	case fits:
 		return valid
@@ -177,7 +178,7 @@ func judged(fits, certain bool) verdict {
 	return unsure
 }
 
-func (q *quick) object(v map[string]any) verdict {
+func (q *quick) object(v map[string]any) outcome {
 	if q.kind != "" && q.kind != "object" || q.values != nil {
 		return unsure
 	}
@@ -191,8 +192,8 @@ func (q *quick) object(v map[string]any) verdict {
 	}
 	for name, value := range v {
 		if of := q.properties[name]; of != nil {
-			if verdict := of.check(value); verdict != valid {
-				return verdict
+			if result := of.check(value); result != valid {
+				return result
 			}
 		}
 	}

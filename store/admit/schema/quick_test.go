@@ -11,7 +11,7 @@ import (
 // Values that the quick form recognises are valid, and those that it refuses are invalid, by the API server's own
 // validators. Most valid values are recognised.
 // Promise: security-admission.md#expensive-objects
-func TestQuickVerdicts(t *testing.T) {
+func TestQuickOutcomes(t *testing.T) {
 	right, recognised, refused := 0, 0, 0
 	for _, d := range Istio() {
 		c := d.compile()
@@ -34,14 +34,14 @@ func TestQuickVerdicts(t *testing.T) {
 		for seed := range uint64(1000) {
 			value := drawn(rand.New(rand.NewPCG(seed, 1)), &spec)
 			is := len(validation.ValidateCustomResource(nil, kruntime.DeepCopyJSONValue(value), validator)) == 0
-			verdict := q.check(value)
-			if verdict == valid && !is || verdict == invalid && is {
-				t.Fatalf("%s, seed %d: verdict %d, valid %v: %v", d.Kind, seed, verdict, is, value)
+			outcome := q.check(value)
+			if outcome == valid && !is || outcome == invalid && is {
+				t.Fatalf("%s, seed %d: outcome %d, valid %v: %v", d.Kind, seed, outcome, is, value)
 			}
 			if is {
 				right++
 			}
-			switch verdict {
+			switch outcome {
 			case valid:
 				recognised++
 			case invalid:
