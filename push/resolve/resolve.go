@@ -22,10 +22,12 @@ type unit struct {
 // resolution resolves a record from the source's snapshot. The result is nil if the record refers to no set of records.
 type resolution func(s *source, r model.Record) *unit
 
-// source is a snapshot of the source during one step. Records that select the same workloads share the selection.
+// source is a snapshot of the source during one step. Records that select the same workloads share the selection, and
+// selections of one namespace share the list of its workloads.
 type source struct {
 	*mirror.Snapshot
-	selections map[string]*selection // by selectionOf
+	selections map[string]*selection           // by selectionOf
+	workloads  map[[2]string][]*model.Workload // by namespace and prefix of the names
 }
 
 // Resolver resolves the snapshots of a source step by step. Only one goroutine may use it.
@@ -102,7 +104,7 @@ func (r *Resolver) Step(c mirror.Change) mirror.Change {
 		}
 	}
 	altered := causes{} // of the keys at which the overlay has changed
-	from := &source{r.source, map[string]*selection{}}
+	from := &source{r.source, map[string]*selection{}, map[[2]string][]*model.Workload{}}
 	for _, key := range slices.SortedFunc(maps.Keys(again), model.Key.Compare) {
 		r.resolveAgain(from, key, again[key], altered)
 	}

@@ -89,10 +89,9 @@ func (s *source) selected(of set, resolution model.Resolution) *selection {
 	}
 	one := &selection{}
 	s.selections[key] = one
-	var workloads []*model.Workload
-	for r := range s.WithPrefix(of.kind, of.namespace, of.prefix) {
-		w := r.(*model.Workload)
-		if !of.has(w) || w.Spec.GetEndpoint().GetHealth() != model.Health_HEALTH_READY { // as in istiod
+	var hashes []byte
+	for _, w := range s.ready(of) {
+		if !of.has(w) {
 			continue
 		}
 		if why := leftOut(w, resolution); why != "" {
@@ -100,17 +99,30 @@ func (s *source) selected(of set, resolution model.Resolution) *selection {
 				fmt.Sprintf("%s is left out: its address %q is not an IP address, and %s", objectName(w), w.Spec.GetEndpoint().GetAddress(), why))
 			continue
 		}
-		workloads = append(workloads, w)
-	}
-	slices.SortStableFunc(workloads, func(a, b *model.Workload) int {
-		return cmp.Compare(a.Spec.GetEndpoint().GetAddress(), b.Spec.GetEndpoint().GetAddress())
-	})
-	hashes := make([]byte, 0, len(workloads)*len(model.Hash{}))
-	for _, w := range workloads {
 		one.endpoints, hashes = append(one.endpoints, w.Spec.GetEndpoint()), append(hashes, w.Hash[:]...)
 	}
 	one.hash = model.HashOf(hashes)
 	return one
+}
+
+// ready returns the ready workloads of the namespace and prefix of a set, in ascending order of the addresses. Other
+// workloads are dropped, as in istiod.
+func (s *source) ready(of set) []*model.Workload {
+	at := [2]string{of.namespace, of.prefix}
+	all, known := s.workloads[at]
+	if known {
+		return all
+	}
+	for r := range s.WithPrefix(of.kind, of.namespace, of.prefix) {
+		if w := r.(*model.Workload); w.Spec.GetEndpoint().GetHealth() == model.Health_HEALTH_READY {
+			all = append(all, w)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *model.Workload) int {
+		return cmp.Compare(a.Spec.GetEndpoint().GetAddress(), b.Spec.GetEndpoint().GetAddress())
+	})
+	s.workloads[at] = all
+	return all
 }
 
 // selectionOf returns a key that differs for different selections.
