@@ -70,7 +70,7 @@ func (s *Server) create(ctx context.Context, read requested) (caller attest.Call
 		return caller, nil, err
 	}
 	if caller.Proven, err = s.proven(ctx, caller); err != nil {
-		s.cfg.Hooks.Unauthenticated()
+		s.countUnauthenticated(ctx)
 		return caller, nil, err
 	}
 	r, err := read()
@@ -135,7 +135,7 @@ func (s *Server) authenticate(ctx context.Context, by attest.Authenticator) (att
 func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 	caller, err := s.authenticate(ctx, s.cfg.Authenticator)
 	if err != nil {
-		s.cfg.Hooks.Unauthenticated()
+		s.countUnauthenticated(ctx)
 		return attest.Caller{}, unauthenticated(err)
 	}
 	if caller.ID.IsZero() {
@@ -156,6 +156,14 @@ func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 		}
 	}
 	return caller, nil
+}
+
+// countUnauthenticated counts a request without an accepted credential. It does not count a request whose client has
+// gone or whose time has ended, because nothing is known of its credential.
+func (s *Server) countUnauthenticated(ctx context.Context) {
+	if ctx.Err() == nil {
+		s.cfg.Hooks.Unauthenticated()
+	}
 }
 
 // hasToken reports whether the request has authorization metadata. It does not verify the metadata.

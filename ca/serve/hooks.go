@@ -10,8 +10,8 @@ type Hooks struct {
 	// Issued: a certificate was issued. The argument took is the duration of the request.
 	// citadel_server_success_cert_issuance_count
 	Issued func(took time.Duration)
-	// Unauthenticated: the credential of a certificate request or of a report of roots (HoldersMethod) is missing, not
-	// accepted or too old, or could not be verified. citadel_server_authentication_failure_count
+	// Unauthenticated: the credential of a certificate request or a report of roots is missing, not accepted or too
+	// old, or could not be verified. Cancelled requests do not count. citadel_server_authentication_failure_count
 	Unauthenticated func()
 	BadCSR          func() // the CSR, lifetime or CertSigner is not valid. citadel_server_csr_parsing_err_count
 	// BadIdentity: the caller of a request or a report of roots has no identity or is revoked, or the request sets

@@ -32,6 +32,27 @@ func (p *panics) Authenticate(context.Context) (attest.Caller, error) {
 	return attest.Caller{}, attest.ErrNone
 }
 
+// waits is an authenticator that waits for the end of the request.
+type waits struct{}
+
+func (waits) Authenticate(ctx context.Context) (attest.Caller, error) {
+	<-ctx.Done()
+	return attest.Caller{}, ctx.Err()
+}
+
+// A request that ends before its credential is verified does not count as one without an accepted credential.
+func TestEndedRequestsAreNotUnauthenticated(t *testing.T) {
+	counted := atomic.Int32{}
+	ca := servetest.Start(t, serve.Config{Authenticator: waits{}, Hooks: serve.Hooks{Unauthenticated: func() { counted.Add(1) }}})
+	csr, _ := request(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := ca.Service.CreateCertificate(ctx, &securityv1.IstioCertificateRequest{Csr: csr})
+	if status.Code(err) != codes.DeadlineExceeded || counted.Load() > 0 {
+		t.Errorf("%v, counted %d times", err, counted.Load())
+	}
+}
+
 // Certificate requests that panic end by themselves, and hold no place that others wait for: there are fewer of these
 // than requests here.
 func TestPanicEndsOneRequest(t *testing.T) {

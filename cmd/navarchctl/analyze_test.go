@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/internal/report"

@@ -74,7 +74,7 @@ const (
 // All returns all attacks.
 func All() []Attack {
 	return []Attack{
-		{Name: "silent", Share: 240, once: silent},
+		{Name: "silent", Share: 230, once: silent},
 		{Name: "trickle", Share: 250, once: trickle},
 		{Name: "hello", Share: 250, once: hello},
 		{Name: "headers", Share: 50, once: headers},
@@ -101,6 +101,7 @@ func All() []Attack {
 		{Name: ReviewsSlow, Share: 8, once: slowReviews},
 		{Name: ReviewsSubnets, Share: 10, once: subnetReviews},
 		{Name: ReviewsHalf, Share: 7, once: halfReviews},
+		{Name: ReviewsLimits, Share: 10, once: limitReviews},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // The attacks on the address of admission webhooks, which asks for no credential. Reviews that an API server would pass
-// on are of HeavyFilter, LargePod, WrongRule and ManySubnets.
+// on are of HeavyFilter, LargePod, WrongRule, ManySubnets and ManyConditions.
 
 // Their names.
 const (
@@ -22,10 +22,11 @@ const (
 	ReviewsSlow    = "reviews-slow"
 	ReviewsSubnets = "reviews-subnets"
 	ReviewsHalf    = "reviews-half"
+	ReviewsLimits  = "reviews-limits"
 )
 
 // ReviewAttacks are all of them.
-var ReviewAttacks = []string{ReviewsHeavy, ReviewsPods, ReviewsWrong, ReviewsSlow, ReviewsSubnets, ReviewsHalf}
+var ReviewAttacks = []string{ReviewsHeavy, ReviewsPods, ReviewsWrong, ReviewsSlow, ReviewsSubnets, ReviewsHalf, ReviewsLimits}
 
 // heavyValues is the number of values in a review of 8 MB, TenantValues in one that an API server accepts (3 MB).
 const heavyValues, TenantValues = 2_700_000, 900_000
@@ -63,8 +64,23 @@ func ManySubnets(namespace, name string, subnets int) []byte {
 		`"route":[{"destination":{"host":"a.example.com"}}]}]}}`, name, namespace, all.Bytes())
 }
 
-// LargeSubnets counts the networks of a VirtualService of 2.3 MB.
-const LargeSubnets = 130_000
+// LargeSubnets counts the networks of a VirtualService of 1.7 MB, almost as many values as an object may have.
+const LargeSubnets = 95_000
+
+// ManyConditions is a VirtualService, as JSON, with this many conditions on headers. It is valid. Of all objects with
+// as many values as an object may have, it is one of those that take longest to validate.
+func ManyConditions(namespace string, conditions int) []byte {
+	var all bytes.Buffer
+	for i := range conditions {
+		fmt.Fprintf(&all, `"h%d":{"exact":"a"},`, i)
+	}
+	return fmt.Appendf(nil, `{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"limits","namespace":%q},`+
+		`"spec":{"hosts":["a.example.com"],"http":[{"match":[{"headers":{%s"h":{"exact":"a"}}}],`+
+		`"route":[{"destination":{"host":"a.example.com"}}]}]}}`, namespace, all.Bytes())
+}
+
+// MostConditions counts the conditions of a VirtualService of almost 100,000 values and 1.1 MB.
+const MostConditions = 49_900
 
 // WrongRule is a DestinationRule, as JSON, of 58 KB: its subsets have no name.
 func WrongRule(namespace string) []byte {
@@ -94,6 +110,13 @@ var subnetsReview = sync.OnceValue(func() []byte {
 	return reviewOf("networking.istio.io", "v1", "VirtualService", ManySubnets("tenant", "subnets", LargeSubnets))
 })
 
+var limitsReview = sync.OnceValue(func() []byte {
+	return reviewOf("networking.istio.io", "v1", "VirtualService", ManyConditions("tenant", MostConditions))
+})
+
+func limitReviews(ctx context.Context, w *attacker) string {
+	return w.reviews(ctx, "/validate", limitsReview())
+}
 func subnetReviews(ctx context.Context, w *attacker) string {
 	return w.reviews(ctx, "/validate", subnetsReview())
 }

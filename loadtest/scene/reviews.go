@@ -53,6 +53,7 @@ var tenantAttacks = map[string]func() []byte{
 	attack.ReviewsPods:    func() []byte { return attack.LargePod("tenant", attack.LargeVolumes) },
 	attack.ReviewsWrong:   func() []byte { return attack.WrongRule("tenant") },
 	attack.ReviewsSubnets: func() []byte { return attack.ManySubnets("tenant", "subnets", attack.LargeSubnets) },
+	attack.ReviewsLimits:  func() []byte { return attack.ManyConditions("tenant", attack.MostConditions) },
 }
 
 // besides returns the rounds of the scenario: each attack from four sources and by a tenant, then all together.

@@ -37,7 +37,9 @@ func (m *merger) lose(s Server, r reason) {
 	r.severity = cmp.Or(r.severity, problem.Error)
 	m.lost[r.severity]++
 	if m.lost[r.severity] > problem.MostOfObject {
-		m.last = s
+		if r.severity == problem.Error {
+			m.last = s
+		}
 		return
 	}
 	p := model.Problem{Key: s.Gateway.Key, Field: s.field(), Code: r.code, Analyzer: r.analyzer, Severity: r.severity, Message: r.message}

@@ -56,7 +56,7 @@ type merger struct {
 	conflicts []Conflict
 	autos     map[string]int           // number of servers of mode AUTO_PASSTHROUGH, by namespace
 	lost      map[problem.Severity]int // number of conflicts of the present Gateway
-	last      Server                   // server of the last conflict that was only counted
+	last      Server                   // server of the last error that was only counted
 }
 
 // portState is istiod's state of one port, common to all binds.

@@ -36,7 +36,7 @@ type merging struct {
 // mergeDelegates merges the routes of delegates into a VirtualService. It returns the merged VirtualService and the
 // problems as a unit. The result is nil if the VirtualService delegates no route, or has no hosts and so is a delegate
 // itself.
-func mergeDelegates(s *mirror.Snapshot, r model.Record) *unit {
+func mergeDelegates(s *source, r model.Record) *unit {
 	root := r.(*model.VirtualService)
 	delegates := func(h *networkingv1.HTTPRoute) bool { return h.GetDelegate() != nil }
 	if len(root.Spec.GetHosts()) == 0 || !slices.ContainsFunc(root.Spec.GetHttp(), delegates) {
@@ -49,7 +49,7 @@ func mergeDelegates(s *mirror.Snapshot, r model.Record) *unit {
 			continue
 		}
 		at := fmt.Sprintf("spec.http[%d].delegate", i)
-		if delegate := m.delegate(s, at, h.GetDelegate()); delegate != nil {
+		if delegate := m.delegate(s.Snapshot, at, h.GetDelegate()); delegate != nil {
 			m.merge(at, h, delegate)
 		}
 	}

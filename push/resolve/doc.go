@@ -17,9 +17,10 @@
 // If it is not empty, both snapshots share nearly all memory (see Resolver.snapshot).
 //
 // One change. For each edit, the table of dependencies determines the units that the edit touches. These units are
-// resolved again. The resulting change has the edits of the source, except for records in the overlay, and an edit for
-// each record of the overlay whose content differs. A change that touches no unit costs about two insertions into a
-// radix tree for each edit, and nothing while the overlay is empty.
+// resolved again. Units that select the same workloads share the selection. The resulting change has the edits of the
+// source, except for records in the overlay, and an edit for each record of the overlay whose content differs. A change
+// that touches no unit costs about two insertions into a radix tree for each edit, and nothing while the overlay is
+// empty.
 //
 // Invariants, which tests check. After every step a resolved snapshot has the same content, record by record, as one
 // that was resolved from scratch. Each row of the table is necessary for this property. The edits of a change are

@@ -20,7 +20,15 @@ type unit struct {
 }
 
 // resolution resolves a record from the source's snapshot. The result is nil if the record refers to no set of records.
-type resolution func(s *mirror.Snapshot, r model.Record) *unit
+type resolution func(s *source, r model.Record) *unit
+
+// source is a snapshot of the source during one step. Records that select the same workloads share the selection, and
+// selections of one namespace share the list of its workloads.
+type source struct {
+	*mirror.Snapshot
+	selections map[string]*selection           // by selectionOf
+	workloads  map[[2]string][]*model.Workload // by namespace and prefix of the names
+}
 
 // Resolver resolves the snapshots of a source step by step. Only one goroutine may use it.
 type Resolver struct {
@@ -97,8 +105,9 @@ func (r *Resolver) Step(c mirror.Change) mirror.Change {
 		}
 	}
 	altered := causes{} // of the keys at which the overlay has changed
+	from := &source{r.source, map[string]*selection{}, map[[2]string][]*model.Workload{}}
 	for _, key := range slices.SortedFunc(maps.Keys(again), model.Key.Compare) {
-		r.resolveAgain(key, again[key], altered)
+		r.resolveAgain(from, key, again[key], altered)
 	}
 	out := mirror.Change{Old: r.resolved, Edits: r.edits(c.Edits, altered), Committed: c.Committed}
 	out.New = r.snapshot(out.Edits)
@@ -140,10 +149,10 @@ func (r *Resolver) touch(e mirror.Edit, touched map[model.Key]bool) {
 	}
 }
 
-// resolveAgain resolves one record again because of edits with the revisions in span. It adds to altered the keys at
-// which the overlay has changed.
-func (r *Resolver) resolveAgain(key model.Key, span *model.Span, altered causes) {
-	old, next := r.units[key], r.resolve(key)
+// resolveAgain resolves one record of a source again because of edits with the revisions in span. It adds to altered the
+// keys at which the overlay has changed.
+func (r *Resolver) resolveAgain(from *source, key model.Key, span *model.Span, altered causes) {
+	old, next := r.units[key], r.resolve(from, key)
 	r.index(key, old, -1)
 	r.index(key, next, 1)
 	if next == nil {
@@ -176,8 +185,8 @@ func (u *unit) record() model.Record {
 
 // resolve resolves a record of the source. The result is nil if there is no record, or if the record refers to no set
 // of records. After a panic the unit keeps its last result and gets a problem.
-func (r *Resolver) resolve(key model.Key) (u *unit) {
-	record, ok := r.source.Get(key)
+func (r *Resolver) resolve(from *source, key model.Key) (u *unit) {
+	record, ok := from.Get(key)
 	if !ok || resolutions[key.Kind] == nil {
 		return nil
 	}
@@ -191,7 +200,7 @@ func (r *Resolver) resolve(key model.Key) (u *unit) {
 			}
 		}
 	}()
-	if u = resolutions[key.Kind](r.source, record); u != nil {
+	if u = resolutions[key.Kind](from, record); u != nil {
 		for _, s := range u.reads {
 			u.keys = append(u.keys, s.key())
 		}

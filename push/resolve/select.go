@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
@@ -33,7 +32,7 @@ func EndpointsKey(of model.Key) model.Key {
 
 // selectEndpoints creates the Endpoints with the ready workloads that a Service or ServiceEntry selects. The result is
 // nil if the record has no selector, or if its resolution uses no such endpoints.
-func selectEndpoints(s *mirror.Snapshot, r model.Record) *unit {
+func selectEndpoints(s *source, r model.Record) *unit {
 	svc := r.(*model.Service)
 	selector := svc.Spec.GetSelector()
 	resolution := svc.Spec.GetResolution()
@@ -44,40 +43,95 @@ func selectEndpoints(s *mirror.Snapshot, r model.Record) *unit {
 	if svc.Key.Kind == model.KindService { // a ServiceEntry selects the workloads of all clusters
 		read.prefix, read.ofCluster, read.cluster = model.WorkloadEntryPrefix, true, svc.Key.Origin.Cluster()
 	}
-	u := &unit{reads: []set{read}}
-	var endpoints []*model.Endpoint
-	for r := range s.WithPrefix(read.kind, read.namespace, read.prefix) {
-		w := r.(*model.Workload)
-		e := w.Spec.GetEndpoint()
-		if !read.has(w) || e.GetHealth() != model.Health_HEALTH_READY { // as in istiod, which drops workloads that are not ready
-			continue
-		}
-		if why := leftOut(w, resolution); why != "" {
-			message := fmt.Sprintf("%s is left out: its address %q is not an IP address, and %s", objectName(w), e.GetAddress(), why)
-			u.addProblem(model.Problem{Key: svc.Key, Field: selectorField(svc), Code: problem.Invalid,
-				Severity: problem.Warning, Message: message})
-			continue
-		}
-		endpoints = append(endpoints, atNamedPorts(svc, e))
+	u, selected := &unit{reads: []set{read}}, s.selected(read, resolution)
+	for _, left := range selected.left {
+		u.addProblem(model.Problem{Key: svc.Key, Field: selectorField(svc), Code: problem.Invalid, Severity: problem.Warning, Message: left})
 	}
-	if len(endpoints) == 0 {
+	if len(selected.endpoints) == 0 {
 		return u
 	}
-	slices.SortStableFunc(endpoints, func(a, b *model.Endpoint) int { return cmp.Compare(a.GetAddress(), b.GetAddress()) })
-	spec := &model.EndpointsSpec{Hosts: svc.Spec.GetHosts(), Endpoints: endpoints}
+	spec := &model.EndpointsSpec{Hosts: svc.Spec.GetHosts(), Endpoints: selected.endpoints}
 	for _, p := range svc.Spec.GetPorts() {
 		number := cmp.Or(p.GetTargetNumber(), p.GetNumber())
 		if p.GetTargetName() != "" {
 			number = 0 // only endpoints with a port of that name have the port, see atNamedPorts
+			spec.Endpoints = nil
 		}
 		spec.Ports = append(spec.Ports, &model.EndpointPort{Name: p.GetName(), Number: number, Service: p.GetNumber()})
 	}
-	record, err := model.New(EndpointsKey(svc.Key), svc.Created, spec)
-	if err != nil { // impossible: all parts were encoded before
+	if spec.Endpoints == nil {
+		for _, e := range selected.endpoints {
+			spec.Endpoints = append(spec.Endpoints, atNamedPorts(svc, e))
+		}
+	}
+	// Hashes of the records that it is made of stand for the content. Encoding a thousand endpoints takes a millisecond.
+	hash := model.HashOf(slices.Concat(svc.Hash[:], selected.hash[:]))
+	record, err := model.Derived(EndpointsKey(svc.Key), svc.Created, hash, spec)
+	if err != nil { // impossible: the key is that of Endpoints
 		panic(err)
 	}
 	u.result = record
 	return u
+}
+
+// selection has the ready workloads of a set.
+type selection struct {
+	endpoints []*model.Endpoint // in ascending order of the addresses
+	hash      model.Hash        // of the workloads' records
+	left      []string          // messages about workloads that are left out
+}
+
+// selected returns the selection of a set for hosts with the given resolution.
+func (s *source) selected(of set, resolution model.Resolution) *selection {
+	key := selectionOf(of, resolution)
+	if known := s.selections[key]; known != nil {
+		return known
+	}
+	one := &selection{}
+	s.selections[key] = one
+	var hashes []byte
+	for _, w := range s.ready(of) {
+		if !of.has(w) {
+			continue
+		}
+		if why := leftOut(w, resolution); why != "" {
+			one.left = append(one.left,
+				fmt.Sprintf("%s is left out: its address %q is not an IP address, and %s", objectName(w), w.Spec.GetEndpoint().GetAddress(), why))
+			continue
+		}
+		one.endpoints, hashes = append(one.endpoints, w.Spec.GetEndpoint()), append(hashes, w.Hash[:]...)
+	}
+	one.hash = model.HashOf(hashes)
+	return one
+}
+
+// ready returns the ready workloads of the namespace and prefix of a set, in ascending order of the addresses. Other
+// workloads are dropped, as in istiod.
+func (s *source) ready(of set) []*model.Workload {
+	at := [2]string{of.namespace, of.prefix}
+	all, known := s.workloads[at]
+	if known {
+		return all
+	}
+	for r := range s.WithPrefix(of.kind, of.namespace, of.prefix) {
+		if w := r.(*model.Workload); w.Spec.GetEndpoint().GetHealth() == model.Health_HEALTH_READY {
+			all = append(all, w)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *model.Workload) int {
+		return cmp.Compare(a.Spec.GetEndpoint().GetAddress(), b.Spec.GetEndpoint().GetAddress())
+	})
+	s.workloads[at] = all
+	return all
+}
+
+// selectionOf returns a key that differs for different selections.
+func selectionOf(of set, resolution model.Resolution) string {
+	key := fmt.Sprintf("%q %q %v %q %d", of.namespace, of.prefix, of.ofCluster, of.cluster, resolution)
+	for _, name := range slices.Sorted(maps.Keys(of.labels)) {
+		key += fmt.Sprintf(" %q=%q", name, of.labels[name])
+	}
+	return key
 }
 
 // leftOut returns the reason why a workload cannot be an endpoint of a host with the given resolution, or "" if it can.

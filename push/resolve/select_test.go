@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -155,5 +156,33 @@ func TestEndpointsAreShared(t *testing.T) {
 	}
 	if keys := keysOf(c); len(keys) != 3 {
 		t.Errorf("edits of %v", keys)
+	}
+}
+
+// Records that select the same workloads share the selection: an edit of one of 1,000 workloads, which 300
+// ServiceEntries select, costs some KB for each ServiceEntry and nothing for each pair.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
+func TestSelectionsAreShared(t *testing.T) {
+	var records []model.Record
+	for i := range 1000 {
+		records = append(records, workload(t, fmt.Sprintf("a/p%d", i), fmt.Sprintf("address: 10.1.%d.%d, labels: {app: x}", i/250, i%250)))
+	}
+	const entries = 300
+	for i := range entries {
+		records = append(records, record(t, model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: fmt.Sprint("e", i)},
+			fmt.Sprintf("{hosts: [h%d], selector: {app: x}, ports: [{name: http, number: 80}]}", i)))
+	}
+	r := New(nil)
+	r.Step(r.source.Apply(1, records, nil))
+	change := r.source.Apply(2, []model.Record{workload(t, "a/p1", "address: 10.2.0.1, labels: {app: x}")}, nil)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	out := r.Step(change)
+	runtime.ReadMemStats(&after)
+	if len(out.Edits) != 1+entries {
+		t.Errorf("%d edits", len(out.Edits))
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 6000*entries {
+		t.Errorf("%d bytes for %d ServiceEntries", took, entries)
 	}
 }

@@ -31,7 +31,7 @@ func resolutionsMade(t *testing.T, f func()) (n int) {
 	defer func() { resolutions = saved }()
 	for kind, resolve := range saved {
 		if resolve != nil {
-			resolutions[kind] = func(s *mirror.Snapshot, r model.Record) *unit { n++; return resolve(s, r) }
+			resolutions[kind] = func(s *source, r model.Record) *unit { n++; return resolve(s, r) }
 		}
 	}
 	f()
@@ -154,7 +154,7 @@ func TestPanicLeavesWhatStood(t *testing.T) {
 	r := New(nil)
 	bad := model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: "bad"}
 	r.Step(r.source.Apply(1, []model.Record{record(t, bad, "{hosts: [h], selector: {app: x}}"), workload(t, "a/w", "address: 10.1.0.1, labels: {app: x}")}, nil))
-	resolutions[bad.Kind] = func(s *mirror.Snapshot, of model.Record) *unit {
+	resolutions[bad.Kind] = func(s *source, of model.Record) *unit {
 		if of.Meta().Key == bad {
 			panic("deliberate")
 		}
@@ -193,7 +193,7 @@ func TestPanicTouchesAll(t *testing.T) {
 	if got := endpointsOf(t, c.New, "one"); got[0].Address != "10.1.0.2" {
 		t.Errorf("it became %v", got)
 	}
-	resolutions[at.Kind] = func(s *mirror.Snapshot, of model.Record) *unit {
+	resolutions[at.Kind] = func(s *source, of model.Record) *unit {
 		u := saved[at.Kind](s, of)
 		// A set with neither a name nor labels cannot be indexed.
 		u.reads = append(u.reads, set{kind: model.KindWorkload, namespace: "a"})

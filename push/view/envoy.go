@@ -21,8 +21,8 @@ const longestVersion = 64
 // Envoy returns the Envoy version in an encoded core.v3.Node, such as "1.40.0". If the node states no version, the
 // result is "". The version is the user_agent_build_version or the user_agent_version of the node. If the node has
 // both, the last field in the encoding counts. The text of user_agent_version is not validated, but it is ignored if it
-// is longer than 64 bytes. A user_agent_build_version that is malformed or has no version is ignored too. Fields after
-// a malformed field of the node are ignored.
+// is longer than 64 bytes. A user_agent_build_version that is malformed or has no version is ignored too, and so are
+// fields of another wire type than their own. Fields after a malformed field of the node are ignored.
 func Envoy(raw []byte) (version string) {
 	for len(raw) > 0 {
 		number, _, body, rest, err := field(raw, "node")
@@ -30,6 +30,7 @@ func Envoy(raw []byte) (version string) {
 			return version
 		}
 		switch {
+		case body == nil: // no text and no message
 		case number == nodeAgentVersion && len(body) <= longestVersion:
 			version = words.of(body)
 		case number == nodeAgentBuild:

@@ -2,11 +2,13 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"navarch.io/navarch/push/xds"
@@ -42,6 +44,10 @@ func TestEnvoyVersion(t *testing.T) {
 	raw, err = proto.Marshal(build(1, 40, 7))
 	if err != nil {
 		t.Fatal(err)
+	}
+	number := protowire.AppendVarint(protowire.AppendTag(slices.Clone(raw), nodeAgentVersion, protowire.VarintType), 1)
+	if got := Envoy(number); got != "1.40.7" {
+		t.Errorf("with a user_agent_version that is a number: %q", got)
 	}
 	for end := range raw {
 		Envoy(raw[:end]) // a truncated node causes no panic

@@ -384,10 +384,10 @@ func parseMode(s string) (Mode, error) {
 func parseAddresses(ip, instanceIPs string) ([]string, error) {
 	var all []string
 	for _, s := range append([]string{ip}, strings.Split(instanceIPs, ",")...) {
-		if s == "" {
+		if s = strings.TrimSpace(s); s == "" {
 			continue
 		}
-		a, err := netip.ParseAddr(strings.TrimSpace(s))
+		a, err := netip.ParseAddr(s)
 		if err != nil {
 			return nil, fmt.Errorf("node.metadata.INSTANCE_IPS: %q; want IP addresses separated by commas", s)
 		}

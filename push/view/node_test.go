@@ -27,7 +27,7 @@ func parse(t testing.TB, json string) (Node, error) {
 }
 
 const good = `{"id": "sidecar~10.1.0.7~web-1.shop~shop.svc.cluster.local", "cluster": "web.shop", "metadata": {
-	"NAMESPACE": "shop", "LABELS": {"app": "web", "version": "v1"}, "INSTANCE_IPS": "10.1.0.7,fd00::7", "CLUSTER_ID": "Kubernetes", "NETWORK": "n1",
+	"NAMESPACE": "shop", "LABELS": {"app": "web", "version": "v1"}, "INSTANCE_IPS": "10.1.0.7, fd00::7, ", "CLUSTER_ID": "Kubernetes", "NETWORK": "n1",
 	"ISTIO_VERSION": "1.31.0", "INTERCEPTION_MODE": "TPROXY", "SERVICE_ACCOUNT": "web", "WORKLOAD_NAME": "web", "PROXY_CONFIG": {"concurrency": 2}},
 	"extensions": [{"name": "envoy.filters.http.cors"}, {"name": "istio.stats"}, {"name": "nobody.knows"}]}`
 

@@ -21,7 +21,7 @@ const firstBytes = 32 << 10
 
 // endless is the maximum number of commas in a body. A body with more commas is refused while it is read, even if the
 // handler ignores its object (Chooser).
-const endless = 2 * maxValues
+const endless = 4 * maxValues
 
 // free contains unused buffers for pieces of bodies, which are reused.
 var free = sync.Pool{New: func() any { return new([firstBytes]byte) }}

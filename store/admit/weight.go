@@ -14,7 +14,7 @@ import (
 // Bounds of every AdmissionReview. A decoded JSON value occupies about 300 bytes, even if it is short. etcd limits an
 // object to 1.5 MiB.
 const (
-	maxValues = 200_000 // JSON values in total
+	maxValues = 100_000 // JSON values of object, and of oldObject
 	maxObject = 3 << 20 // bytes of object, and of oldObject
 	maxBeside = 10_000  // JSON values outside of object and oldObject, such as a user's groups
 )
@@ -30,6 +30,7 @@ type weight struct {
 	namespace string // of the request
 	values    int
 	objects   int // values in object and oldObject
+	most      int // values of the larger of object and oldObject
 	object    int // bytes of the larger of object and oldObject
 	bytes     int // of the whole review
 }
@@ -60,12 +61,14 @@ func weigh(body []byte) (w weight, err error) {
 
 // request scans the request of a review.
 func (w *weight) request(s *scan.Scanner) error {
+	values := map[string]int{}
 	return s.Object(func(key string) error {
 		switch key {
 		case "object", "oldObject":
 			before := s.Counted()
 			err := s.Skip()
-			w.objects += s.Counted() - before
+			values[key] += s.Counted() - before // a repeated key is decoded again
+			w.objects, w.most = values["object"]+values["oldObject"], max(w.most, values[key])
 			w.object = max(w.object, len(s.Skipped()))
 			return err
 		case "namespace":
@@ -97,8 +100,8 @@ func (w weight) large() bool { return w.values > largeValues || w.bytes > largeB
 // decoded.
 func (w weight) tooHeavy() error {
 	switch {
-	case w.values > maxValues:
-		return fmt.Errorf("the object, together with its previous version in an update, has more than %d JSON values", maxValues)
+	case w.most > maxValues:
+		return fmt.Errorf("the object, or its previous version in an update, has more than %d JSON values", maxValues)
 	case w.object > maxObject:
 		return fmt.Errorf("the object has more than %d bytes", maxObject)
 	}

@@ -36,7 +36,7 @@ func HashOf(b []byte) Hash {
 // Head is the common part of all records. Records are immutable once New or Decode has returned them.
 type Head struct {
 	Key     Key
-	Hash    Hash  // hash of the stored bytes, which do not contain the key
+	Hash    Hash  // hash of the stored bytes, which do not contain the key; or see Derived
 	Created int64 // creation of the object, in Unix seconds; 0: unknown
 }
 
@@ -146,6 +146,16 @@ var canonical = proto.MarshalOptions{Deterministic: true}
 func New(key Key, created int64, body proto.Message) (Record, error) {
 	_, record, err := encode(key, created, body)
 	return record, err
+}
+
+// Derived returns a record that is computed from other records and not stored. The hash must differ for different
+// bodies, but need not be that of the canonical bytes. Errors: the key is invalid, or the body does not belong to its
+// kind.
+func Derived(key Key, created int64, hash Hash, body proto.Message) (Record, error) {
+	if err := key.Check(); err != nil {
+		return nil, fmt.Errorf("record %v: %w", key, err)
+	}
+	return typed(Head{Key: key, Hash: hash, Created: created}, body)
 }
 
 // Encode returns the canonical bytes of a record, as etcd stores them. They do not contain the key. If New made the

@@ -35,29 +35,16 @@ func checkPath(r *report, at string, m *networkingv1.StringMatch) {
 	}
 }
 
-// checkRegex validates a regular expression: RE2, at most 1024 bytes.
-func checkRegex(r *report, at, expr string) {
-	if len(expr) > 1024 {
-		r.errorf(at, "is longer than 1024 bytes")
-		return
-	}
-	if expr == "" {
-		r.requiredf(at, "must not be empty")
-	} else if err := model.CheckRegex(expr); err != nil {
-		r.errorf(at, "is no regular expression (RE2): %v", err)
-	}
-}
-
-// duration1ms validates a duration of at least 1 ms, in whole milliseconds. nil is valid. If allowZero is true, a
-// duration of 0 is valid too, and means "no limit" or "off".
-func (r *report) duration1ms(at string, d *durationpb.Duration, allowZero bool) {
+// duration1ms validates a duration of at least 1 ms, in whole milliseconds. nil is valid. If the argument zero is true,
+// a duration of 0 is valid too, and means "no limit" or "off".
+func (r *report) duration1ms(at string, d *durationpb.Duration, zero bool) {
 	if d == nil {
 		return
 	}
 	v := d.AsDuration()
 	if err := d.CheckValid(); err != nil {
 		r.errorf(at, "is out of range")
-	} else if v != 0 && v < time.Millisecond || v == 0 && !allowZero {
+	} else if v != 0 && v < time.Millisecond || v == 0 && !zero {
 		r.errorf(at, "must be at least 1ms, not %v", v)
 	} else if v%time.Millisecond != 0 {
 		r.refusef(problem.Invalid, at, "%v is finer than a millisecond", v)

@@ -3,6 +3,7 @@ package normal
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/parser"
@@ -126,15 +127,34 @@ func checkAccessLogging(r *report, at string, l *telemetryv1.AccessLogging, mesh
 	if l.Filter == nil {
 		return
 	}
-	// Envoy would refuse each listener with an invalid expression.
-	p, err := parser.NewParser(parser.Macros(parser.AllMacros...))
-	if err != nil {
-		r.errorf(at+".filter.expression", "%v", err)
+	checkCEL(r, at+".filter.expression", l.Filter.Expression)
+}
+
+// mostCEL bounds the bytes of the CEL expressions of one object. The check of a byte takes about half a microsecond.
+const mostCEL = 64 << 10
+
+// celParser returns the parser of CEL expressions.
+var celParser = sync.OnceValues(func() (*parser.Parser, error) { return parser.NewParser(parser.Macros(parser.AllMacros...)) })
+
+// checkCEL validates a CEL expression. Envoy would refuse each listener with an invalid one. The expressions beyond
+// mostCEL are not parsed.
+func checkCEL(r *report, at, expression string) {
+	before := r.celBytes
+	switch r.celBytes += len(expression); {
+	case before > mostCEL:
+		return // reported already
+	case r.celBytes > mostCEL:
+		r.errorf(at, "the expressions up to this one have %d bytes: at most %d may be in one object", r.celBytes, mostCEL)
 		return
 	}
-	if _, wrong := p.Parse(common.NewTextSource(l.Filter.Expression)); len(wrong.GetErrors()) > 0 {
+	p, err := celParser()
+	if err != nil {
+		r.errorf(at, "%v", err)
+		return
+	}
+	if _, wrong := p.Parse(common.NewTextSource(expression)); len(wrong.GetErrors()) > 0 {
 		first := wrong.GetErrors()[0]
-		r.errorf(at+".filter.expression", "is no CEL expression: column %d: %s", first.Location.Column()+1, first.Message)
+		r.errorf(at, "is no CEL expression: column %d: %s", first.Location.Column()+1, first.Message)
 	}
 }
 

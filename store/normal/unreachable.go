@@ -15,15 +15,26 @@ import (
 // earlier http match covers equal and narrower matches. An earlier tls or tcp match covers only equal matches. Istio
 // has the same checks (analyzeUnreachableHTTPRules in pkg/config/validation).
 
-// maxCovering is the largest number of earlier matches with which a later match is compared. It bounds the quadratic
-// cost, and applies separately to the http, tls and tcp matches of a VirtualService. An entry for everything may exceed
-// this number by one.
-const maxCovering = 300
+// These constants bound the quadratic cost of the comparisons. Both apply separately to the http, tls and tcp matches
+// of a VirtualService. maxCovering is the largest number of earlier matches with which a later match is compared. An
+// entry for everything may exceed this number by one. maxCompared bounds all comparisons, of which each counts as the
+// size of the earlier match (covering.size). Later matches are not compared.
+const (
+	maxCovering = 300
+	maxCompared = 500_000
+)
 
 // covering is a match of an earlier rule.
 type covering[M any] struct {
 	rule  int // index of the rule
 	match M   // zero: an entry for everything, because the rule matches everything
+	size  int // the cost of a comparison, as a multiple of that with a small match
+}
+
+// earlier lists the matches of earlier rules.
+type earlier[M any] struct {
+	all      []covering[M]
+	compared int // cost of the comparisons so far
 }
 
 // matching is the type constraint of matches: pointers to protobuf messages.
@@ -34,22 +45,22 @@ type matching interface {
 
 // checkUnreachable warns of http, tls and tcp rules, and of single matches in them, that earlier rules cover.
 func checkUnreachable(r *report, vs *networkingv1.VirtualService) {
-	var http []covering[*networkingv1.HTTPMatchRequest]
+	var http earlier[*networkingv1.HTTPMatchRequest]
 	for i, h := range vs.Http {
-		unused(r, fmt.Sprintf("spec.http[%d]", i), h.GetMatch(), http, httpCovers)
+		unused(r, fmt.Sprintf("spec.http[%d]", i), h.GetMatch(), &http, httpCovers)
 		if h.GetDelegate() == nil { // the matches of a delegate restrict the rule further
-			http = cover(http, i, h.GetMatch(), &networkingv1.HTTPMatchRequest{}, httpCovers)
+			http.all = cover(http.all, i, h.GetMatch(), &networkingv1.HTTPMatchRequest{}, httpCovers)
 		}
 	}
-	var tls []covering[*networkingv1.TLSMatchAttributes]
+	var tls earlier[*networkingv1.TLSMatchAttributes]
 	for i, t := range vs.Tls {
-		unused(r, fmt.Sprintf("spec.tls[%d]", i), t.GetMatch(), tls, same)
-		tls = cover(tls, i, t.GetMatch(), &networkingv1.TLSMatchAttributes{}, same)
+		unused(r, fmt.Sprintf("spec.tls[%d]", i), t.GetMatch(), &tls, same)
+		tls.all = cover(tls.all, i, t.GetMatch(), &networkingv1.TLSMatchAttributes{}, same)
 	}
-	var tcp []covering[*networkingv1.L4MatchAttributes]
+	var tcp earlier[*networkingv1.L4MatchAttributes]
 	for i, t := range vs.Tcp {
-		unused(r, fmt.Sprintf("spec.tcp[%d]", i), t.GetMatch(), tcp, same)
-		tcp = cover(tcp, i, t.GetMatch(), &networkingv1.L4MatchAttributes{}, same)
+		unused(r, fmt.Sprintf("spec.tcp[%d]", i), t.GetMatch(), &tcp, same)
+		tcp.all = cover(tcp.all, i, t.GetMatch(), &networkingv1.L4MatchAttributes{}, same)
 	}
 }
 
@@ -69,7 +80,7 @@ func cover[M matching](earlier []covering[M], rule int, matches []M, empty M, co
 	}
 	for _, m := range matches {
 		if len(earlier) < maxCovering {
-			earlier = append(earlier, covering[M]{rule, m})
+			earlier = append(earlier, covering[M]{rule, m, 1 + proto.Size(m)/64})
 		}
 	}
 	return earlier
@@ -78,11 +89,16 @@ func cover[M matching](earlier []covering[M], rule int, matches []M, empty M, co
 // unused warns of each match of a rule that an earlier match covers. If all matches of the rule are covered, unused
 // warns of the rule too. It does not warn of a match that only an entry for everything covers, because that entry
 // covers the whole rule.
-func unused[M matching](r *report, at string, matches []M, earlier []covering[M], covers func(earlier, later M) bool) {
+func unused[M matching](r *report, at string, matches []M, known *earlier[M], covers func(earlier, later M) bool) {
 	var everything M
+	earlier := known.all
 	by := func(m M) int {
 		return slices.IndexFunc(earlier, func(e covering[M]) bool {
-			return e.match == everything || m != everything && covers(e.match, m)
+			if e.match == everything || m == everything {
+				return e.match == everything
+			}
+			known.compared += e.size
+			return known.compared <= maxCompared && covers(e.match, m)
 		})
 	}
 	if len(matches) == 0 {

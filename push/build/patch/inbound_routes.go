@@ -14,10 +14,13 @@ import (
 
 // InboundRoutes returns the RouteConfig (the properties that patches match) for an inbound cluster. The route
 // configuration of the cluster is part of a listener, and has the name of the cluster. The Port of the result is the
-// port in the name: 8080 for inbound|8080||. A name without a port, such as InboundPassthroughCluster, gives 0 (istio:
-// pilot/pkg/networking/core/envoyfilter/rc_patch.go).
+// port in the name: 8080 for inbound|8080||. A name without a valid port, such as InboundPassthroughCluster, gives 0
+// (istio: pilot/pkg/networking/core/envoyfilter/rc_patch.go).
 func InboundRoutes(cluster string) RouteConfig {
-	_, port, _, _, _ := xds.ParseCluster(cluster)
+	_, port, _, _, ok := xds.ParseCluster(cluster)
+	if !ok {
+		port = 0
+	}
 	return RouteConfig{Name: cluster, Port: port, Context: networkingv1.EnvoyFilter_SIDECAR_INBOUND}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 func TestInboundRoutes(t *testing.T) {
-	for cluster, port := range map[string]uint32{"inbound|8080||": 8080, "InboundPassthroughCluster": 0} {
+	for cluster, port := range map[string]uint32{"inbound|8080||": 8080, "InboundPassthroughCluster": 0, "inbound|70000||": 0} {
 		want := RouteConfig{Name: cluster, Port: port, Context: networkingv1.EnvoyFilter_SIDECAR_INBOUND}
 		if got := InboundRoutes(cluster); got != want {
 			t.Errorf("%s: %v, want %v", cluster, got, want)

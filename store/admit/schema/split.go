@@ -19,6 +19,7 @@ const MaxViolations = 100
 // the call (validate.Result.AddErrors). Each part is validated by a call of its own, so the comparisons stay few.
 type split struct {
 	validator validation.SchemaValidator // nil: the enclosing part validates the value
+	quick     *quick                     // recognises most valid values; nil: none
 	fields    map[string]*split          // fields with lists or maps somewhere below
 	elements  *split                     // for elements of a list or values of a map; nil for other schemas
 }
@@ -29,7 +30,9 @@ func splitOf(s *apiextensions.JSONSchemaProps) (*split, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.validator, _, err = validation.NewSchemaValidator(flat(s))
+	own := flat(s)
+	p.quick = quickOf(own)
+	p.validator, _, err = validation.NewSchemaValidator(own)
 	return p, err
 }
 
@@ -76,7 +79,7 @@ func (p *split) check(ctx context.Context, at *field.Path, value any, all field.
 	if len(all) >= MaxViolations || ctx.Err() != nil {
 		return all
 	}
-	if p.validator != nil {
+	if p.validator != nil && !p.quick.fits(value) {
 		for _, e := range validation.ValidateCustomResource(at, value, p.validator) {
 			if _, said, names := strings.Cut(e.Detail, " in body"); names { // the path is relative to this part
 				e.Detail = path(e.Field) + " in body" + said

@@ -23,6 +23,9 @@ func drawn(r *rand.Rand, s *schema.Structural) any {
 	if r.IntN(12) == 0 {
 		return []any{int64(-1), "", "x", true, map[string]any{}, []any{}, nil, 1.5}[r.IntN(8)]
 	}
+	if v := s.ValueValidation; v != nil && len(v.Enum) > 0 && r.IntN(4) > 0 {
+		return v.Enum[r.IntN(len(v.Enum))].Object
+	}
 	switch s.Type {
 	case "object":
 		object := map[string]any{}

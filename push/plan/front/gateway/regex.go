@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// regexCost is the cost of the regular expressions of one rule (model.RuleRegexCost).
+// regexCost is the cost of the regular expressions of one rule (model.RegexCosts).
 type regexCost struct{ match, action int }
 
 // knownCosts caches the result of regexCosts while the VirtualService is in memory, because many virtual hosts have
@@ -26,10 +26,9 @@ func regexCosts(vs *model.VirtualService) []regexCost {
 		return known.([]regexCost)
 	}
 	all := make([]regexCost, 0, len(vs.Spec.GetHttp()))
-	spent := 0
+	var costs model.RegexCosts
 	for _, rule := range vs.Spec.GetHttp() {
-		match, action := model.RuleRegexCost(rule, spent)
-		spent += match
+		match, action := costs.Rule(rule)
 		all = append(all, regexCost{match, action})
 	}
 	if _, again := knownCosts.LoadOrStore(key, all); !again {
