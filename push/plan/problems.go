@@ -57,8 +57,8 @@ func (p *Planner) problemSources(of func(namespace string) bool) problemSources 
 	return q
 }
 
-// inspect inspects all Specs that can have problems, and each VirtualService and EnvoyFilter of the snapshot. It appends
-// the problems of workloads and Secrets to q.found.
+// inspect inspects all Specs that can have problems, and each VirtualService and EnvoyFilter of the snapshot. It
+// appends the problems of workloads and Secrets to q.found.
 func (q *problemSources) inspect(i *inspection) {
 	if q.snapshot == nil {
 		return

@@ -47,13 +47,14 @@ func TestProblemsOfSpecs(t *testing.T) {
 
 // After an edit of endpoints, no cluster is built again for its problems.
 func TestEndpointsHaveNoNewProblems(t *testing.T) {
-	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP", "tcp:90:TCP"), eps(t, "shop/web-1", "{name: http, number: 8080}", "10.0.0.1"))
+	at := func(address string) model.Record { return eps(t, "shop/web-1", "{name: http, number: 8080}", address) }
+	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP", "tcp:90:TCP"), at("10.0.0.1"))
 	p := New(Settings{Snapshot: s})
 	h := p.Join(node("shop", "a"))
 	p.Problems()
 	known, was := maps.Clone(p.reports.known), h.Set()
-	edit := eps(t, "shop/web-1", "{name: http, number: 8080}", "10.0.0.2")
-	if _, rest := p.PlanEndpoints(s.Apply(2, []model.Record{edit}, nil), false); len(rest) > 0 || h.Set() == was {
+	edit := s.Apply(2, []model.Record{at("10.0.0.2")}, nil)
+	if _, rest := p.PlanEndpoints(edit, false); len(rest) > 0 || h.Set() == was {
 		t.Fatal("the edit changes nothing, or is not planned on the fast path")
 	}
 	p.Problems()

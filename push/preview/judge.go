@@ -68,8 +68,8 @@ func (p *Plan) assess(ctx context.Context, base *plan.Base, c mirror.Change, see
 
 // newJudge returns the judge of the change c. The parameter base is the copy of the plan with the change.
 func newJudge(base *plan.Base, c mirror.Change, sees Sees) *judge {
-	return &judge{base: base, sees: sees, after: c.New, decoded: map[Pair]*decoded{}, apart: map[[2]string]*decoded{}, plain: plainCallers(c.New, sees),
-		edited: editedObjects(c, sees)}
+	return &judge{base: base, sees: sees, after: c.New, decoded: map[Pair]*decoded{}, apart: map[[2]string]*decoded{},
+		plain: plainCallers(c.New, sees), edited: editedObjects(c, sees)}
 }
 
 // growth returns the sizes in bytes of one proxy's configuration, before and after a change. It chooses a proxy of the

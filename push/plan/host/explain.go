@@ -33,7 +33,7 @@ type Frozen struct{ hosts layer.Table[Host] }
 // EndStep.
 func (t *Table) Freeze() Frozen { return Frozen{t.hosts.Fork()} }
 
-// Clusters is the list of clusters of a host, which is immutable. Hosts of several tables may share one list, and a host
+// Clusters is the list of clusters of a host, which is immutable. Hosts of several tables may share one list. A host
 // whose endpoints change keeps its list.
 type Clusters struct{ first *clusterUnit } // of a slice; comparable, unlike the slice
 
