@@ -69,7 +69,7 @@ func (p plans) Join(_ context.Context, node view.Node, moved func(plan.Path)) (*
 		return nil, p.ask("plan", p.planning)
 	}
 	moved(p.path)
-	return &plan.Proxy{Handle: &plan.Handle{Node: node}}, p.ask("plan", nil)
+	return &plan.Proxy{Handle: &plan.Handle{Node: &node}}, p.ask("plan", nil)
 }
 
 func (p *parts) planner() Planner {

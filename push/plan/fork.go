@@ -32,6 +32,7 @@ type frozen struct {
 	fastHosts []string
 	revision  int64
 	plans     int64
+	proxies   int               // number of handles of all views
 	known     map[any][]finding // see reports
 }
 
@@ -69,7 +70,8 @@ func (p *Planner) freeze() *frozen {
 	}
 	f := &frozen{input: copyOf(p.input), table: p.table, keys: p.keys.Fork(), scopes: make(map[view.Scope]*scope, len(p.scopes)),
 		workloads: make(map[view.Workload]*workload, len(p.workloads)), views: make([]frozenView, 0, len(p.views)),
-		latest: p.latest, fastHosts: p.fastHosts.sorted, revision: p.revision, plans: p.plans, known: p.reports.copy()}
+		latest: p.latest, fastHosts: p.fastHosts.sorted, revision: p.revision, plans: p.plans,
+		proxies: len(p.handles), known: p.reports.copy()}
 	f.secrets = p.secrets.Fork(f.input)
 	for _, u := range p.fastSteps {
 		f.fastSteps = append(f.fastSteps, plannedStep{in: copyOf(u.in), affected: u.affected, hosts: u.hosts})
@@ -86,12 +88,13 @@ func (p *Planner) freeze() *frozen {
 	for key, wl := range p.workloads {
 		f.workloads[key] = &workload{Workload: wl.Workload}
 	}
+	handles := make([]frozenHandle, 0, len(p.handles))
 	for _, pl := range p.views {
-		v := frozenView{of: pl, set: pl.set.Load(), names: pl.names, handles: make([]frozenHandle, 0, len(pl.handles))}
+		first := len(handles)
 		for h := range pl.handles {
-			v.handles = append(v.handles, frozenHandle{h, h.names, h.secrets.Copy()})
+			handles = append(handles, frozenHandle{h, h.names, h.secrets.Copy()})
 		}
-		f.views = append(f.views, v)
+		f.views = append(f.views, frozenView{pl, pl.set.Load(), pl.names, handles[first:]})
 	}
 	return f
 }
@@ -110,7 +113,7 @@ func (f *frozen) fork() *Planner {
 	p := &Planner{
 		input: f.input, table: f.table, keys: f.keys, latest: f.latest, revision: f.revision, plans: f.plans, forked: true,
 		scopes: f.scopes, workloads: f.workloads, views: make(map[view.View]*planned, len(f.views)),
-		handles: map[*Handle]struct{}{}, pods: podIndex{}, secrets: f.secrets, identities: map[view.Identity]*identity{},
+		handles: make(map[*Handle]struct{}, f.proxies), pods: podIndex{}, secrets: f.secrets, identities: map[view.Identity]*identity{},
 		backgroundFrom: backgroundFrom, joining: map[*Joining]struct{}{}, firsts: map[view.Scope]*Joining{}, fewHosts: fewHosts,
 		fastSteps: f.fastSteps, fastHosts: fastHosts{sorted: f.fastHosts},
 	}
@@ -142,8 +145,10 @@ func (p *Planner) restoreView(v frozenView) {
 	}
 	pl.set.Store(v.set)
 	p.views[pl.view] = pl
-	for _, of := range v.handles {
-		h := &Handle{Node: of.of.Node, secrets: of.secrets, names: of.names}
+	handles := make([]Handle, len(v.handles))
+	for i, of := range v.handles {
+		h := &handles[i]
+		h.Node, h.secrets, h.names = of.of.Node, of.secrets, of.names
 		h.planned.Store(pl)
 		pl.handles[h], p.handles[h] = struct{}{}, struct{}{}
 		p.pods.add(h)

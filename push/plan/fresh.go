@@ -45,7 +45,7 @@ func freshFor(in *input.Input, n view.Node, subscribed secret.Copy, named bool) 
 func (p *Planner) Check(h *Handle) []string {
 	in := input.New(p.input.Snapshot, p.input.Pool, p.input.Cluster)
 	have := h.Set()
-	return compare(have, freshFor(in, h.Node, p.secrets.Copy(h.View().Secrets), have.Names != nil))
+	return compare(have, freshFor(in, *h.Node, p.secrets.Copy(h.View().Secrets), have.Names != nil))
 }
 
 // compare lists the types and names of the resources that differ between two sets.

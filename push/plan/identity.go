@@ -118,7 +118,7 @@ func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 	if id := h.planned.Load().identity; id != nil {
 		subs = id.Subscriptions
 	}
-	return secret.Refused(h.Node, subs, resource)
+	return secret.Refused(*h.Node, subs, resource)
 }
 
 // DeniedSecret returns the reason why a joined proxy may not have the Secret with a resource name, at the planner's

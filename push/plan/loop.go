@@ -283,7 +283,7 @@ func (l *Loop) check() {
 			defer l.checking.Store(false)
 			obs.OracleChecks.Inc()
 			_ = l.guarded(func() {
-				want := freshFor(input.New(snapshot, l.cfg.Pool, l.cfg.Cluster), h.Node, subscribed, have.Names != nil)
+				want := freshFor(input.New(snapshot, l.cfg.Pool, l.cfg.Cluster), *h.Node, subscribed, have.Names != nil)
 				if bad := compare(have, want); len(bad) > 0 {
 					obs.OracleFailures.Inc()
 					l.log.Error("the incremental plan differs from a plan made from scratch",

@@ -259,7 +259,7 @@ func (d *randomRun) differs(i int) string {
 	for _, h := range slices.Concat(d.handles, d.apps) {
 		subscribed := d.planner.secrets.Copy(h.View().Secrets)
 		subscribed.Right = d.right(subscribed.Who)
-		v := viewFrom(w, h.Node)
+		v := viewFrom(w, *h.Node)
 		if v.Secrets != h.View().Secrets {
 			return fmt.Sprintf("%s/%s: has Secrets of %+v, and is %+v", h.Node.Namespace, h.Node.Name, h.View().Secrets, v.Secrets)
 		}

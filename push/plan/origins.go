@@ -60,7 +60,7 @@ func (p *Planner) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
 	for _, pl := range p.views {
 		s := Seen{View: pl.view, Set: pl.set.Load()}
 		for h := range pl.handles {
-			if selects(h.Node, pl.view) {
+			if selects(*h.Node, pl.view) {
 				s.handles = append(s.handles, h)
 			}
 		}
@@ -69,7 +69,7 @@ func (p *Planner) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
 		}
 		slices.SortFunc(s.handles, func(a, b *Handle) int { return strings.Compare(a.Node.ID, b.Node.ID) })
 		for _, h := range s.handles {
-			s.Nodes = append(s.Nodes, h.Node)
+			s.Nodes = append(s.Nodes, *h.Node)
 		}
 		all = append(all, s)
 	}

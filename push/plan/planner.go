@@ -97,7 +97,7 @@ type identity struct {
 
 // Handle identifies one proxy that joined a Planner. It gives any goroutine access to the proxy's present set.
 type Handle struct {
-	Node    view.Node // as passed to Join; immutable
+	Node    *view.Node // as passed to Join; immutable
 	planned atomic.Pointer[planned]
 	secrets secret.Names // the Secrets that the proxy subscribes to; only for the planner's goroutine
 	names   bool         // the proxy has requested the name table; only for the planner's goroutine
@@ -168,14 +168,14 @@ func (p *Planner) read(in *input.Input) {
 // unchanged.
 func (p *Planner) Join(n view.Node) *Handle {
 	p.idle("Join")
-	h := &Handle{Node: n}
+	h := &Handle{Node: &n}
 	p.join(h)
 	return h
 }
 
 // join adds a proxy.
 func (p *Planner) join(h *Handle) {
-	p.bind(h, p.viewOf(h.Node))
+	p.bind(h, p.viewOf(*h.Node))
 	p.pods.add(h)
 	p.handles[h] = struct{}{}
 }

@@ -31,7 +31,7 @@ func (x podIndex) add(h *Handle) {
 	if h.Node.Pod == "" {
 		return
 	}
-	of := podOf(h.Node)
+	of := podOf(*h.Node)
 	if x[of] == nil {
 		x[of] = map[*Handle]struct{}{}
 	}
@@ -40,7 +40,7 @@ func (x podIndex) add(h *Handle) {
 
 // remove removes a proxy.
 func (x podIndex) remove(h *Handle) {
-	of := podOf(h.Node)
+	of := podOf(*h.Node)
 	if delete(x[of], h); len(x[of]) == 0 {
 		delete(x, of)
 	}
@@ -93,7 +93,7 @@ func bindsAgain(p *Planner, now *input.Input, e mirror.Edit) bool {
 		if have := h.View().Secrets; p.secrets.Bind(now.Snapshot, have.OfAccount(), h.Node.Pod) != have {
 			return true
 		}
-		was, is := withRecord(e.Old, h.Node), withRecord(e.New, h.Node)
+		was, is := withRecord(e.Old, *h.Node), withRecord(e.New, *h.Node)
 		if was.Workload != is.Workload || was.Network != is.Network || !maps.Equal(was.Labels, is.Labels) {
 			return true
 		}
@@ -130,7 +130,7 @@ func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 // Secrets move too, and the proxy is added to rebound.
 func (p *Planner) rebindOne(h *Handle, rebound map[*Handle]bool) {
 	old := h.planned.Load()
-	v := p.viewOf(h.Node)
+	v := p.viewOf(*h.Node)
 	if v == old.view {
 		return
 	}

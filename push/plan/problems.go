@@ -3,7 +3,6 @@ package plan
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 
 	"navarch.io/navarch/push/build/patch"
@@ -35,12 +34,6 @@ type problemSources struct {
 	root      string // root namespace
 }
 
-// query inspects one Spec or record for problems.
-type query struct {
-	blame model.Key // the object to which problems are attributed, unless a problem names another object
-	find  func() []error
-}
-
 // problemSources returns a snapshot of the plan. Its cost grows with the number of scopes, not with the number of
 // hosts. It contains only the scopes and workloads of the namespaces for which the function selects returns true. If
 // selects is nil, it contains all scopes and workloads.
@@ -64,50 +57,41 @@ func (p *Planner) problemSources(selects func(namespace string) bool) problemSou
 	return q
 }
 
-// queries returns a query for each planned Spec that can have problems, with the Spec as key. It also returns a query
-// for each VirtualService and EnvoyFilter of the snapshot, with the record as key. Specs that scopes share have one
-// query. queries appends the problems of workloads and Secrets to q.found.
-func (q *problemSources) queries() map[any]query {
-	queries := map[any]query{}
+// inspect inspects all Specs that can have problems, and each VirtualService and EnvoyFilter of the snapshot. It
+// appends the problems of workloads and Secrets to q.found.
+func (q *problemSources) inspect(i *inspection) {
 	if q.snapshot == nil {
-		return queries
+		return
 	}
-	add := func(spec any, blame model.Key) {
-		if p, ok := spec.(front.Patched); ok && !p.Patched() { // only a patched Spec of this kind can have problems
-			return // most Specs are like this, and need no entry in the cache
-		}
-		if s, ok := spec.(incomplete); ok {
-			queries[spec] = query{blame, s.Problems}
-		}
-	}
-	byMesh := func(spec pool.ResourceSpec) { add(spec, q.mesh) }
-	host.Specs(q.hosts, func(spec pool.ResourceSpec, by model.Key) { add(spec, by) })
+	host.Specs(q.hosts, func(of host.Clusters, each func(func(spec pool.ResourceSpec, by model.Key))) {
+		i.part(of, func() { each(func(spec pool.ResourceSpec, by model.Key) { i.spec(spec, by) }) })
+	})
+	alone := func(spec any) { i.part(spec, func() { i.spec(spec, q.mesh) }) }
 	for _, frozen := range q.fronts {
-		frozen(func(spec any) { add(spec, q.mesh) })
+		frozen(alone)
 	}
 	for _, spec := range q.specs {
-		byMesh(spec)
+		alone(spec)
 	}
 	for _, wl := range q.workloads {
-		wl.Specs(byMesh)
-		q.found = append(q.found, input.Problems{"": slices.Clone(wl.Problems())})
+		i.part(wl.Workload, func() { wl.Specs(func(spec pool.ResourceSpec) { i.spec(spec, q.mesh) }) })
+		q.found = append(q.found, input.Problems{"": wl.Problems()})
 	}
 	q.found = append(q.found, input.Problems{"": unrunnable(q.workloads)},
 		input.Problems{"": secret.LackProblems(q.lacks, q.snapshot, q.root)})
 	for r := range q.snapshot.All(model.KindVirtualService) {
-		queries[r] = query{r.Meta().Key, func() []error { return vhost.Problems(r.(*model.VirtualService)) }}
+		i.part(r, func() { i.add(vhost.Problems(r.(*model.VirtualService)), r.Meta().Key) })
 	}
 	for r := range q.snapshot.All(model.KindEnvoyFilter) {
-		queries[r] = query{r.Meta().Key, func() []error { return patchProblems(r.(*model.EnvoyFilter)) }}
+		i.part(r, func() { i.add(patchProblems(r.(*model.EnvoyFilter)), r.Meta().Key) })
 	}
-	return queries
 }
 
-// reports caches the problems of each Spec and record, so that each Spec and record is inspected once. It is safe for
-// concurrent use.
+// reports caches the problems of each part, so that each part is inspected once. A part is a record, or an immutable
+// group of Specs: the clusters of a host, a workload, or a single Spec. It is safe for concurrent use.
 type reports struct {
 	mu    sync.Mutex
-	known map[any][]finding
+	known map[any][]finding // by part
 }
 
 // finding is a problem. If a patch is left out of a resource, the finding also has the name of the resource.
@@ -116,31 +100,80 @@ type finding struct {
 	resource string
 }
 
-// answer returns all problems, each once, sorted by object. It inspects the Specs and records that are not cached yet,
-// and drops the cached problems of Specs and records that are not in q. It checks ctx before each inspection, and
-// returns the error of ctx.
+// inspection is one inspection of all parts.
+type inspection struct {
+	ctx        context.Context
+	known, now map[any][]finding // the cache before and after the inspection
+	specs      map[any][]finding // the Specs inspected so far, because several parts may have equal Specs
+	found      []finding         // of the part that is being inspected
+	err        error             // the error of ctx, once it has ended
+}
+
+// part calls find, which inspects a part, unless the problems of the part are known. It does nothing once the context
+// has ended.
+func (i *inspection) part(id any, find func()) {
+	found, known := i.known[id]
+	if !known && i.err == nil {
+		i.err = i.ctx.Err()
+	}
+	if i.err != nil {
+		return
+	}
+	if !known {
+		i.found = nil
+		find()
+		found = i.found
+	}
+	i.now[id] = found
+}
+
+// spec inspects a Spec of the part that is being inspected. The object blame has the problems that name no object.
+func (i *inspection) spec(spec any, blame model.Key) {
+	if p, ok := spec.(front.Patched); ok && !p.Patched() { // only a patched Spec of this kind can have problems
+		return
+	}
+	s, ok := spec.(incomplete)
+	if !ok {
+		return
+	}
+	found, known := i.specs[spec]
+	if !known {
+		found = findings(s.Problems(), blame)
+		i.specs[spec] = found
+	}
+	i.found = append(i.found, found...)
+}
+
+// add adds problems to the part that is being inspected.
+func (i *inspection) add(problems []error, blame model.Key) {
+	i.found = append(i.found, findings(problems, blame)...)
+}
+
+// findings returns the errors of a Spec or record as findings. The object blame has the errors that name no object.
+func findings(problems []error, blame model.Key) (all []finding) {
+	for _, err := range problems {
+		one := finding{Problem: model.ProblemOf(err, blame)}
+		if of := (patch.Left{}); errors.As(err, &of) {
+			one.resource = of.Resource
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// answer returns all problems, each once, sorted by object. It inspects the parts that are not cached yet, and drops
+// the cached problems of parts that are not in q. It checks ctx before each inspection of a part, and returns the error
+// of ctx.
 func (r *reports) answer(ctx context.Context, q problemSources) ([]Problem, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	queries := q.queries()
-	now := make(map[any][]finding, len(queries))
-	sets, left := q.found, omissions{}
-	for key, query := range queries {
-		found, ok := r.known[key]
-		if !ok {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			for _, err := range query.find() {
-				one := finding{Problem: model.ProblemOf(err, query.blame)}
-				if of := (patch.Left{}); errors.As(err, &of) {
-					one.resource = of.Resource
-				}
-				found = append(found, one)
-			}
-		}
-		now[key] = found
-		var others []Problem
+	i := inspection{ctx: ctx, known: r.known, now: make(map[any][]finding, len(r.known)), specs: map[any][]finding{}}
+	if q.inspect(&i); i.err != nil {
+		return nil, i.err
+	}
+	var others []Problem
+	left := omissions{}
+	for _, found := range i.now {
 		for _, one := range found {
 			if one.resource != "" {
 				left.add(one)
@@ -148,10 +181,9 @@ func (r *reports) answer(ctx context.Context, q problemSources) ([]Problem, erro
 				others = append(others, one.Problem)
 			}
 		}
-		sets = append(sets, input.Problems{"": others})
 	}
-	r.known = now
-	return input.Sorted(append(sets, input.Problems{"": left.problems()})...), nil
+	r.known = i.now
+	return input.Sorted(append(q.found, input.Problems{"": others}, input.Problems{"": left.problems()})...), nil
 }
 
 // omissions maps the problem of each left-out patch to the resources that lack the patch. A patch may be left out of

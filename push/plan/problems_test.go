@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -34,12 +35,32 @@ func TestProblemsOfSpecs(t *testing.T) {
 	if got := lines(); strings.Count(got, "DestinationRule shop/web: spec.trafficPolicy.tls.mode") != 1 || !strings.Contains(got, ofAll) {
 		t.Errorf("with two scopes:\n%s", got)
 	}
-	drawn := len(p.reports.known)
+	parts := len(p.reports.known)
 	p.Apply(s.Apply(2, []model.Record{rule("DISABLE")}, nil))
 	if got := lines(); strings.Contains(got, "DestinationRule") || !strings.Contains(got, ofAll) {
 		t.Errorf("after the rule was put right:\n%s", got)
 	}
-	if len(p.reports.known) != drawn {
-		t.Errorf("%d Specs are remembered, %d before: those of the old rule are to be forgotten", len(p.reports.known), drawn)
+	if len(p.reports.known) > parts {
+		t.Errorf("%d parts are remembered, %d before: those of the old rule are to be forgotten", len(p.reports.known), parts)
+	}
+}
+
+// After an edit of endpoints, no cluster is built again for its problems.
+func TestEndpointsHaveNoNewProblems(t *testing.T) {
+	at := func(address string) model.Record { return eps(t, "shop/web-1", "{name: http, number: 8080}", address) }
+	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP", "tcp:90:TCP"), at("10.0.0.1"))
+	p := New(Settings{Snapshot: s})
+	h := p.Join(node("shop", "a"))
+	p.Problems()
+	known, was := maps.Clone(p.reports.known), h.Set()
+	edit := s.Apply(2, []model.Record{at("10.0.0.2")}, nil)
+	if _, rest := p.PlanEndpoints(edit, false); len(rest) > 0 || h.Set() == was {
+		t.Fatal("the edit changes nothing, or is not planned on the fast path")
+	}
+	p.Problems()
+	for part := range p.reports.known {
+		if _, is := known[part]; !is {
+			t.Errorf("inspected again: %T", part)
+		}
 	}
 }

@@ -17,7 +17,7 @@ func TestViewsOfAPublication(t *testing.T) {
 	views := map[string]*planned{"a": {}, "b": {}, "c": {}}
 	var p Publication
 	for _, name := range []string{"a", "a", "b", "c", "a", "b", "c"} {
-		h := &Handle{Node: view.Node{Namespace: map[bool]string{true: "shop", false: "pay"}[name < "c"]}}
+		h := &Handle{Node: &view.Node{Namespace: map[bool]string{true: "shop", false: "pay"}[name < "c"]}}
 		h.planned.Store(views[name])
 		p.Moved = append(p.Moved, Moved{Handle: h, Path: Slow})
 	}

@@ -154,7 +154,7 @@ func (rp *replan) plan() {
 		}
 	}
 	for h := range rp.p.touched(rp.change) {
-		rp.layersFor(rp.p.keys.View(rp.in.Snapshot, withPod(rp.p.latest, h.Node)))
+		rp.layersFor(rp.p.keys.View(rp.in.Snapshot, withPod(rp.p.latest, *h.Node)))
 		rp.pause()
 	}
 }

@@ -189,7 +189,7 @@ func (l *Loop) giveUp(failed []*Handle) bool {
 	}
 	lost := failed[:0:0]
 	for _, h := range failed {
-		found := l.culprits(h.Node)
+		found := l.culprits(*h.Node)
 		if l.exclude(found); len(found) > 0 {
 			return false
 		}

@@ -63,7 +63,7 @@ func TestPodsOfTrafficExtensions(t *testing.T) {
 		n.Pod = "web-1"
 		h := p.Join(n)
 		p.Apply(p.Snapshot().Apply(2, []model.Record{ext("app: web")}, nil))
-		if wrong := p.viewOf(h.Node).Secrets != h.View().Secrets; wrong != c.wrong {
+		if wrong := p.viewOf(*h.Node).Secrets != h.View().Secrets; wrong != c.wrong {
 			t.Errorf("%s: the proxy's identity is %v", name, h.View().Secrets)
 		}
 	}

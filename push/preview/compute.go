@@ -35,7 +35,7 @@ func (s Scope) Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Se
 		return nil, err
 	}
 	before := base.Planner.Handles()
-	maps.DeleteFunc(before, func(h *plan.Handle, _ *manifest.Set) bool { return !sees.of(h.Node.Namespace) || !s.has(&h.Node) })
+	maps.DeleteFunc(before, func(h *plan.Handle, _ *manifest.Set) bool { return !sees.of(h.Node.Namespace) || !s.has(h.Node) })
 	p := &Plan{Revision: c.Old.Revision(), Proxies: len(before), AllViews: plan.Views(maps.Keys(before))}
 	moved, err := base.Apply(ctx, c)
 	if err != nil {
@@ -72,7 +72,7 @@ type moves struct {
 func viewsOf(moved []plan.Moved, before map[*plan.Handle]*manifest.Set) []View {
 	groups, known := map[outcome]*View{}, map[moves]*View{}
 	for _, m := range moved {
-		was, is, n := before[m.Handle], m.Handle.Set(), &m.Handle.Node
+		was, is, n := before[m.Handle], m.Handle.Set(), m.Handle.Node
 		if was == nil { // the caller may not see the proxy
 			continue
 		}
@@ -95,6 +95,7 @@ func viewsOf(moved []plan.Moved, before map[*plan.Handle]*manifest.Set) []View {
 	for _, v := range groups {
 		if diff.fill(v); len(v.Changed)+len(v.Agent) > 0 {
 			slices.Sort(v.Proxies)
+			v.Label = v.Namespace + "/" + v.Kind + ", such as " + v.example
 			views = append(views, *v)
 		}
 	}
@@ -109,14 +110,14 @@ func kindOf(k view.Kind) string {
 	return [...]string{view.Sidecar: "sidecar", view.Router: "router", view.Proxyless: "grpc"}[k]
 }
 
-// add adds a proxy. The example in the label is the first by name.
+// add adds a proxy.
 func (v *View) add(h *plan.Handle) {
-	n := &h.Node
+	n := h.Node
 	v.identities[identity{n.Verified, h.View().Secrets}] = h
-	v.Proxies = append(v.Proxies, n.ID)
-	if v.Label == "" || n.Name < v.example {
-		v.Label, v.example = v.Namespace+"/"+v.Kind+", such as "+n.Name, n.Name
+	if len(v.Proxies) == 0 || n.Name < v.example {
+		v.example = n.Name
 	}
+	v.Proxies = append(v.Proxies, n.ID)
 }
 
 // comparison caches the differences of manifests (sets of resources), because many views share a manifest.

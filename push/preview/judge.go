@@ -40,7 +40,8 @@ type judge struct {
 	plain   []string         // result of plainCallers
 	edited  []string         // result of editedObjects
 	decoder meaning.Decoder
-	apart   map[Pair][2]proto.Message // cache of decodePair
+	decoded map[Pair]*decoded      // cache of decodePair, for route configurations
+	apart   map[[2]string]*decoded // the same, by what the versions do not have in common
 }
 
 // assess sets the facts and risks of the change c, whose differences are in p, and the touched records. The parameter
@@ -67,8 +68,8 @@ func (p *Plan) assess(ctx context.Context, base *plan.Base, c mirror.Change, see
 
 // newJudge returns the judge of the change c. The parameter base is the copy of the plan with the change.
 func newJudge(base *plan.Base, c mirror.Change, sees Sees) *judge {
-	return &judge{base: base, sees: sees, after: c.New, apart: map[Pair][2]proto.Message{}, plain: plainCallers(c.New, sees),
-		edited: editedObjects(c, sees)}
+	return &judge{base: base, sees: sees, after: c.New, decoded: map[Pair]*decoded{}, apart: map[[2]string]*decoded{},
+		plain: plainCallers(c.New, sees), edited: editedObjects(c, sees)}
 }
 
 // growth returns the sizes in bytes of one proxy's configuration, before and after a change. It chooses a proxy of the
@@ -196,12 +197,10 @@ func (j *judge) view(v *group) meaning.View {
 		Refused:     func(secret string) string { return j.refused(v.members, secret) },
 		Unreachable: func(config, host string) []*routev3.Route { return j.unreachable(v.after, config, host) }}
 	for _, p := range v.Changed {
-		pair := meaning.Pair{Type: p.Type, Name: p.Name}
-		pair.Old, pair.New = j.decodePair(p)
-		for i, r := range []*xds.Resource{p.Old, p.New} {
-			if r != nil {
-				pair.Versions[i], pair.Confidential = r.Version, pair.Confidential || r.Confidential
-			}
+		d := j.decodePair(p)
+		pair := meaning.Pair{Type: p.Type, Name: p.Name, Old: d.old, New: d.now, Versions: d.versions}
+		for _, r := range []*xds.Resource{p.Old, p.New} {
+			pair.Confidential = pair.Confidential || r != nil && r.Confidential
 		}
 		out.Pairs = append(out.Pairs, pair)
 	}
@@ -231,24 +230,47 @@ func (j *judge) refused(views []map[identity]*plan.Handle, secret string) string
 	return fmt.Sprintf("%s (%d of %d identities are refused)", first, len(reasons), all)
 }
 
-// decodePair decodes both versions of a resource. For a missing version it returns nil. A route configuration may have
-// thousands of virtual hosts. Of these, decodePair decodes only those that differ and some neighbours.
-func (j *judge) decodePair(p Pair) (old, now proto.Message) {
+// decoded contains both versions of a resource; a missing version is nil. Pairs with equal types, names and versions
+// have equal content.
+type decoded struct {
+	old, now proto.Message
+	versions [2]string
+}
+
+// decodePair decodes both versions of a resource. A route configuration may have thousands of virtual hosts. Of these,
+// decodePair decodes only those that differ. Most scopes have the same, so these are decoded once.
+func (j *judge) decodePair(p Pair) *decoded {
 	if p.Type != xds.Route || p.Old == nil || p.New == nil {
-		return j.decoder.Message(p.Old), j.decoder.Message(p.New)
+		return j.decodeWhole(p)
 	}
-	if known, is := j.apart[p]; is {
-		return known[0], known[1]
+	if known := j.decoded[p]; known != nil {
+		return known
 	}
-	a, b := &routev3.RouteConfiguration{}, &routev3.RouteConfiguration{}
 	was, is := p.New.Apart(p.Old)
-	if proto.Unmarshal(was, a) != nil || proto.Unmarshal(is, b) != nil {
-		return j.decoder.Message(p.Old), j.decoder.Message(p.New)
+	key := [2]string{string(was), string(is)}
+	d := j.apart[key]
+	if d == nil {
+		a, b := &routev3.RouteConfiguration{}, &routev3.RouteConfiguration{}
+		if proto.Unmarshal(was, a) != nil || proto.Unmarshal(is, b) != nil {
+			return j.decodeWhole(p)
+		}
+		d = &decoded{a, b, key}
 	}
-	if len(j.apart) < maxApart {
-		j.apart[p] = [2]proto.Message{a, b}
+	if len(j.decoded) < maxApart {
+		j.decoded[p], j.apart[key] = d, d
 	}
-	return a, b
+	return d
+}
+
+// decodeWhole decodes both versions of a resource completely.
+func (j *judge) decodeWhole(p Pair) *decoded {
+	d := &decoded{old: j.decoder.Message(p.Old), now: j.decoder.Message(p.New)}
+	for i, r := range []*xds.Resource{p.Old, p.New} {
+		if r != nil {
+			d.versions[i] = r.Version
+		}
+	}
+	return d
 }
 
 // objects returns the visible objects from which a resource is made after the change. For a route configuration it

@@ -17,7 +17,7 @@
 //
 // push/meaning derives facts and risks from the views that differ (judge.go). Views with the same outbound
 // configuration and the same differences are examined once. In a route configuration, only the virtual hosts that
-// differ, and some neighbours, are decoded.
+// differ are decoded.
 //
 // Private keys are decrypted on demand, after planning. A preview therefore contains a new version of a Secret only if
 // its private key was decrypted before.

@@ -51,17 +51,25 @@ type search struct {
 	*judge
 	old      *mirror.Snapshot // before the change, not resolved
 	keys     map[model.Key]bool
-	seen     map[Pair]bool   // examined pairs
-	hosts    map[string]bool // contents of examined virtual hosts; most scopes share them
-	examined int             // resources and virtual hosts
-	more     bool            // some were left out because of maxExplained, or because the context ended
+	seen     map[Pair]bool           // examined pairs
+	routes   map[examinedRoutes]bool // examined differences of route configurations; most scopes share them
+	hosts    map[string]bool         // contents of examined virtual hosts, by the name of their route configuration
+	examined int                     // resources and virtual hosts
+	more     bool                    // some were left out because of maxExplained, or because the context ended
+}
+
+// examinedRoutes identifies the differences of two route configurations with one name.
+type examinedRoutes struct {
+	name string
+	*decoded
 }
 
 // touched returns the records from which the resources of groups that differ are made, sorted. Only records of visible
 // namespaces that c does not edit are returned. more is true if some records are left out because of the bounds, or
 // because ctx ended.
 func (j *judge) touched(ctx context.Context, groups []*group, c mirror.Change) (all []Touched, more bool) {
-	s := search{judge: j, old: c.Old, keys: map[model.Key]bool{}, seen: map[Pair]bool{}, hosts: map[string]bool{}}
+	s := search{judge: j, old: c.Old, keys: map[model.Key]bool{}, seen: map[Pair]bool{},
+		routes: map[examinedRoutes]bool{}, hosts: map[string]bool{}}
 	s.groups(ctx, groups)
 	for _, e := range c.Edits {
 		delete(s.keys, e.Key())
@@ -107,9 +115,14 @@ func (s *search) resource(ctx context.Context, h *plan.Handle, p Pair) {
 		s.add(ctx, func() []any { return s.base.Planner.Explain(h, p.Type, p.Name) })
 		return
 	}
-	old, now := s.decodePair(p)
-	was := encodedHosts(old)
-	for name, content := range encodedHosts(now) {
+	d := s.decodePair(p)
+	config := examinedRoutes{p.Name, d}
+	if s.routes[config] {
+		return
+	}
+	s.routes[config] = true
+	was := encodedHosts(d.old)
+	for name, content := range encodedHosts(d.now) {
 		if key := p.Name + "\x00" + content; was[name] != content && !s.hosts[key] {
 			s.hosts[key] = true
 			s.add(ctx, func() []any { return s.virtualHost(h, p.Name, name) })

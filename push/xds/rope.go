@@ -73,28 +73,37 @@ func named(all []*Fragment) iter.Seq[*Fragment] {
 }
 
 // Apart returns the bodies of two versions of a resource, without the fragments that both versions have. The first
-// result comes from previous, and the second from r. Neither r nor previous may be nil. The caller owns the results.
-// The cost is proportional to the number of fragments, and to the size of the results.
-func (r *Resource) Apart(previous *Resource) (was, now []byte) {
-	both := map[*Fragment]bool{}
-	for _, f := range previous.tail {
+// result comes from before, and the second from r. Joined fragments without a name are compared part by part. Neither r
+// nor before may be nil. The caller owns the results. The cost is proportional to the number of fragments, and to the
+// size of the results.
+func (r *Resource) Apart(before *Resource) (was, now []byte) {
+	old, new := apart(before.tail, r.tail)
+	old, new = apart(slices.Collect(named(old)), slices.Collect(named(new)))
+	return joinBytes(before.head, old), joinBytes(r.head, new)
+}
+
+// apart returns the fragments that only a has, and those that only b has.
+func apart(a, b []*Fragment) (onlyA, onlyB []*Fragment) {
+	both := make(map[*Fragment]bool, len(a))
+	for _, f := range a {
 		both[f] = false
 	}
-	for _, f := range r.tail {
+	for _, f := range b {
 		if _, is := both[f]; is {
 			both[f] = true
 		}
 	}
-	rest := func(of *Resource) []byte {
-		body := slices.Clone(of.head)
-		for _, f := range of.tail {
-			if !both[f] {
-				body = append(body, f.Bytes...)
-			}
-		}
-		return body
+	shared := func(f *Fragment) bool { return both[f] }
+	return slices.DeleteFunc(slices.Clone(a), shared), slices.DeleteFunc(slices.Clone(b), shared)
+}
+
+// joinBytes returns the bytes of a head and of fragments.
+func joinBytes(head []byte, tail []*Fragment) []byte {
+	all := slices.Clone(head)
+	for _, f := range tail {
+		all = append(all, f.Bytes...)
 	}
-	return rest(previous), rest(r)
+	return all
 }
 
 // EachName iterates over all strings for which Names returns true, in any order. A string may occur repeatedly.

@@ -28,7 +28,7 @@ func (p *Proxies) Archive(sets *report.Sets) []report.Proxy {
 		of := proxy.View()
 		views[of] = append(views[of], len(all))
 		streams = append(streams, info)
-		all = append(all, report.Proxy{Node: report.Node(proxy.Node), Identity: s.Identity, Address: s.Address, Connected: s.Connected,
+		all = append(all, report.Proxy{Node: report.Node(*proxy.Node), Identity: s.Identity, Address: s.Address, Connected: s.Connected,
 			Behind: s.Behind, Revision: s.Revision, Types: report.StatesOf(&s.Types), Set: -1})
 	}
 	own := 0

@@ -40,7 +40,7 @@ func (p *Proxies) Leaves(c serve.Client, v serve.Proxy) {
 	if !ok {
 		return
 	}
-	n := &proxy.Node
+	n := proxy.Node
 	p.left.add(Left{Proxy: nameOf(proxy), Node: c.ID, Namespace: n.Namespace, Version: n.Version,
 		Zone: n.Locality, Cluster: n.Cluster, At: time.Now()})
 }

@@ -23,7 +23,7 @@ func (t *Table) planEndpoints(h *Host) {
 // assignmentsOf plans the assignments of a host's clusters for proxies with the given inputs. An old unit with an equal
 // Spec is reused without a search in the pool. Problems are appended to found.
 func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, found *[]input.Problem) []layer.Unit {
-	out, known := make([]layer.Unit, 0, len(h.clusters)), layer.ByName(old)
+	out, known := make([]layer.Unit, 0, len(h.clusters)), finder{units: old}
 	for _, c := range h.clusters {
 		if !c.assigned() {
 			continue
@@ -39,7 +39,7 @@ func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, fou
 			spec.Horizon = t.horizon(spec.Members, c.tls, inputs)
 			spec.Plain, spec.AllPlain = t.plain(&c, spec.Members)
 		}
-		if u, is := known[spec.Cluster]; is && u.Spec.(assignment).Decision() == spec {
+		if u, is := known.find(spec.Cluster); is && u.Spec.(assignment).Decision() == spec {
 			out = append(out, u)
 		} else if u, ok := t.in.MakeInPieces(t.form.Assignment(spec), t.yield, h.Service.Key, found); ok {
 			out = append(out, u)
@@ -47,4 +47,24 @@ func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, fou
 		}
 	}
 	return out
+}
+
+// finder finds units by the names of their resources. It is fast for names in the order of the units.
+type finder struct {
+	units []layer.Unit
+	next  int // index of the unit that is expected next
+	names map[string]layer.Unit
+}
+
+// find returns the unit with a name.
+func (f *finder) find(name string) (layer.Unit, bool) {
+	if f.next < len(f.units) && f.units[f.next].Res.Name == name {
+		f.next++
+		return f.units[f.next-1], true
+	}
+	if f.names == nil {
+		f.names = layer.ByName(f.units)
+	}
+	u, is := f.names[name]
+	return u, is
 }

@@ -33,20 +33,27 @@ type Frozen struct{ hosts layer.Table[Host] }
 // EndStep.
 func (t *Table) Freeze() Frozen { return Frozen{t.hosts.Fork()} }
 
-// Specs calls f for each cluster of the tables, in no order. The first argument is the Spec of the cluster. The second
-// is the key of the service that defines the cluster's port. A host that several tables share is visited once.
-// Assignments are not visited.
-func Specs(tables []Frozen, f func(spec pool.ResourceSpec, by model.Key)) {
-	seen := map[*Host]bool{}
+// Clusters is the list of clusters of a host, which is immutable. Hosts of several tables may share one list. A host
+// whose endpoints change keeps its list.
+type Clusters struct{ first *clusterUnit } // of a slice; comparable, unlike the slice
+
+// Specs calls f with the clusters of each host of the tables, in no order. The second argument calls its argument with
+// the Spec of each cluster, and with the key of the service that defines the cluster's port. Equal Clusters are visited
+// once, and hosts without clusters are left out. Assignments are not visited.
+func Specs(tables []Frozen, f func(of Clusters, each func(func(spec pool.ResourceSpec, by model.Key)))) {
+	seen := map[Clusters]bool{}
 	for _, t := range tables {
 		for _, h := range t.hosts.All() {
-			if seen[h] {
+			if len(h.clusters) == 0 || seen[Clusters{&h.clusters[0]}] {
 				continue
 			}
-			seen[h] = true
-			for _, c := range h.clusters {
-				f(c.Spec, c.selection.Service.Key)
-			}
+			of := Clusters{&h.clusters[0]}
+			seen[of] = true
+			f(of, func(f func(spec pool.ResourceSpec, by model.Key)) {
+				for _, c := range h.clusters {
+					f(c.Spec, c.selection.Service.Key)
+				}
+			})
 		}
 	}
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"maps"
+	"slices"
 
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
@@ -179,6 +180,14 @@ func (v *Variation) show(name string, base, version *Host) {
 	if version == nil {
 		return
 	}
+	if all, other := version.units(), base.units(); slices.EqualFunc(all, other, sameName) { // as in most versions
+		for i, u := range all {
+			if u != other[i] && !v.table.layer.Reserved(u.Res) {
+				v.Layer.Put(u.Res)
+			}
+		}
+		return
+	}
 	have, want := base.byRef(), version.byRef()
 	for ref, u := range have {
 		if _, is := want[ref]; !is && !v.table.layer.Reserved(u.Res) {
@@ -192,6 +201,9 @@ func (v *Variation) show(name string, base, version *Host) {
 		}
 	}
 }
+
+// sameName reports whether two units have resources of one type and name.
+func sameName(a, b layer.Unit) bool { return a.Res.Type == b.Res.Type && a.Res.Name == b.Res.Name }
 
 // byRef maps all resources of a host by type and name.
 func (h *Host) byRef() map[xds.Ref]layer.Unit {
