@@ -138,8 +138,8 @@ func makeKeyFile(path string) error {
 // Name implements Provider. It returns "file".
 func (*File) Name() string { return "file" }
 
-// current returns the key in memory. If there is none, because no read of the file has succeeded yet, it reads the
-// file. Errors match ErrUnavailable, and fs.ErrNotExist if the file is missing.
+// current returns the key in memory. If no read of the file has succeeded yet, current reads the file first. Errors
+// match ErrUnavailable, and fs.ErrNotExist if the file is missing.
 func (f *File) current() (localKey, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

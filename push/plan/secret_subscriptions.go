@@ -41,8 +41,8 @@ type failure struct {
 // set (its planned resources) contains the available Secrets, but at most one second. It returns early when ctx ends,
 // which may leave the names unchanged. When SubscribeSecrets returns, the proxy's right to a Secret may still be
 // unknown, and a private key may not be decrypted yet. Such a Secret is added to the set later, and the Loop then calls
-// the argument that Join got as moved. If an earlier SubscribeSecrets for this identity has panicked within the last ten
-// seconds, the names stay unchanged, and Proxy.Err returns ErrUnplannable.
+// the argument that Join got as moved. If an earlier SubscribeSecrets for this identity has panicked within the last
+// ten seconds, the names stay unchanged, and Proxy.Err returns ErrUnplannable.
 func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
 	l := p.loop
 	patience, cancel := context.WithTimeout(ctx, subscribePatience)
