@@ -158,7 +158,8 @@ func mergeProblems(_ *API, q url.Values, parts []fleetapi.From[[]inspect.Problem
 	return answer, nil
 }
 
-// problemKey returns a text that identifies a problem. Sorted texts put errors first, and then follow the object.
+// problemKey returns a text that identifies a problem. In the order of these texts, errors come first, and the problems
+// of each severity are ordered by object.
 func problemKey(p *inspect.Problem) string {
 	return strings.Join([]string{string(p.Severity), p.Object, p.Field, string(p.Code), p.Message}, "\x00")
 }
