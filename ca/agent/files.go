@@ -28,7 +28,7 @@ type files struct {
 	set  func(...*secret)  // publishes secrets to the streams
 	drop func(name string) // called when no stream wants the secret any more
 
-	mu     sync.Mutex // guards the fields below; held while files are read, which delays only file secrets
+	mu     sync.Mutex // guards the fields below; also held while files are read
 	wanted map[string]*fileSecret
 	owned  map[string]int // number of wanted secrets by owner, a namespace; "": the proxy's own
 	full   bool           // a refusal by want was logged; set to false when a secret is dropped
@@ -43,10 +43,10 @@ type fileSecret struct {
 	fault   string        // error of the name or of the present files; empty: the present files are served
 }
 
-// want registers a stream's interest in a secret, and reads the files for the first stream. It returns false and
-// registers nothing if a new secret would exceed maxNames, maxOwned or maxOther. The last two bounds do not apply to
-// secrets for objects of the proxy's own namespace. So the secrets of other namespaces leave room for those of the
-// proxy's own namespace.
+// want records that one more stream wants the secret with this name. For the first such stream, want reads the files.
+// If a new secret would exceed maxNames, maxOwned or maxOther, want returns false and records nothing. Secrets for
+// objects of the proxy's own namespace are bounded only by maxNames. So the secrets of other namespaces leave room for
+// those of the proxy's own namespace.
 func (f *files) want(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +74,7 @@ func (f *files) want(name string) bool {
 	return true
 }
 
-// most returns the bound that a new secret with this name would exceed. The result is 0 if there is no such bound.
+// most returns the bound that a new secret with this name would exceed, or 0 if it would exceed no bound.
 func (f *files) most(name string) int {
 	_, owner := splitOwner(name)
 	switch {
@@ -90,7 +90,8 @@ func (f *files) most(name string) int {
 	return 0
 }
 
-// release ends the interest of one stream. The last release drops the secret.
+// release records that one stream no longer wants the secret with this name. If no other stream wants the secret, it is
+// dropped.
 func (f *files) release(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

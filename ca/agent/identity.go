@@ -22,7 +22,7 @@ type Identity struct {
 	NotBefore time.Time // start of the leaf's validity
 	NotAfter  time.Time // end of the leaf's validity
 	Issuer    string    // the issuer's distinguished name
-	Chain     []byte    // PEM: the leaf, then its issuers as the CA sent them, without the root bundle
+	Chain     []byte    // PEM: the leaf, then the other certificates that the CA sent, without the root bundle
 
 	cert tls.Certificate
 }
@@ -65,8 +65,8 @@ func (a *Agent) certify(ctx context.Context, with credential) (*Identity, keyPEM
 	return id, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), roots, nil
 }
 
-// request returns the template of a CSR. The mesh's CA reads the identity from the credential. Kubernetes signers read
-// the identity from the CSR.
+// request returns the template of a CSR. If Config.Name is set, the template contains this identity, because Kubernetes
+// signers read the identity from the CSR. The mesh's CA reads the identity from the credential.
 func (a *Agent) request() *x509.CertificateRequest {
 	if a.cfg.Name.IsZero() {
 		return &x509.CertificateRequest{}

@@ -30,8 +30,8 @@ func (failed) isEvent() {}
 func (due) isEvent()    {}
 func (renew) isEvent()  {}
 
-// effect is an action for the caller of Step: a request (ask), or a wake-up at a given time (wakeAt). At most one
-// request is under way, and at most one wake-up is set.
+// effect is an action for the caller of Step: a certificate request (ask), or an event due at a given time (wakeAt). A
+// new wakeAt replaces the previous one. There is no new ask while a request is under way.
 type effect interface{ isEffect() }
 
 type (
@@ -42,22 +42,23 @@ type (
 func (ask) isEffect()    {}
 func (wakeAt) isEffect() {}
 
-// The pause after a failure is random, between half a step and a whole step. So agents that have lost their CA spread
-// their requests. The first step is retryBase. The step doubles with each further failure, up to a limit.
+// Bounds of the pause after a failed request. The longest pause is retryBase after the first failure. It doubles with
+// each further failure, up to a limit. The actual pause is random, between half of the longest pause and the longest
+// pause. So agents that have lost their CA do not all send their requests at the same time.
 const (
 	retryBase    = 500 * time.Millisecond
-	retryMax     = 30 * time.Second
-	retryMaxHeld = 5 * time.Minute // largest limit; applies while the certificate in use has at least 100 minutes left
+	retryMax     = 30 * time.Second // smallest limit: the certificate in use is valid for less than 10 minutes
+	retryMaxHeld = 5 * time.Minute  // largest limit: the certificate in use is valid for at least 100 minutes
 )
 
 // schedule decides when to request a certificate, and with which credential. It does no I/O and reads no clock.
 type schedule struct {
-	at     float64 // fraction of the remaining lifetime after which to renew
-	jitter float64 // largest relative random change of that fraction, in either direction
+	at     float64 // fraction of a new certificate's remaining lifetime after which to renew
+	jitter float64 // largest relative random change of the field at, in either direction
 	token  bool    // a token file is configured
 
 	asking   bool
-	again    bool // renew came while a request was under way
+	again    bool // the event renew came while a request was under way
 	notAfter time.Time
 	failures int
 }
@@ -100,10 +101,9 @@ func (s *schedule) ask(now time.Time) []effect {
 	return []effect{ask{s.credential(now)}}
 }
 
-// credential returns byCertificate if no token file is configured. With a token file, it returns byToken if there is no
-// valid certificate. With a token file and a valid certificate, it begins with byCertificate, and each failure switches
-// to the other kind. The switch helps if the CA refuses each request with the certificate, because it is revoked or has
-// an unknown issuer.
+// credential returns byCertificate if no token file is configured. If there is a token file but no valid certificate,
+// it returns byToken. If there are both, the first attempt uses byCertificate, and each failure switches to the other
+// kind. The switch helps if the CA refuses the certificate because it is revoked or has an unknown issuer.
 func (s *schedule) credential(now time.Time) credential {
 	valid := s.notAfter.After(now)
 	if !s.token {
@@ -115,9 +115,9 @@ func (s *schedule) credential(now time.Time) credential {
 	return byCertificate
 }
 
-// pause returns the time until the next attempt. The pause grows with failures, up to a limit. The limit is higher
-// while the certificate has much lifetime left. The pause leaves time for several more attempts before the certificate
-// expires.
+// pause returns the time until the next attempt. The pause grows with each failure, up to a limit (retryMax,
+// retryMaxHeld). While the certificate in use is valid, the pause is at most a quarter of its remaining lifetime, or
+// 0.1 s if that is longer.
 func (s *schedule) pause(now time.Time, random float64) time.Duration {
 	left := s.notAfter.Sub(now)
 	step := min(retryBase<<min(s.failures-1, 10), min(max(left/20, retryMax), retryMaxHeld))

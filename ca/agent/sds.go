@@ -24,7 +24,7 @@ import (
 type hub struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
 	log          *slog.Logger
-	acknowledged func(roots []string)
+	acknowledged func(roots []string) // called with the roots that Envoy has acknowledged
 	files        *files
 
 	mu      sync.Mutex // guards the fields below; no other lock is taken while it is held
@@ -84,8 +84,8 @@ func (h *hub) serve(ctx context.Context, l net.Listener) error {
 
 // DeltaSecrets implements envoy.service.secret.v3.SecretDiscoveryService for DELTA_GRPC. It returns nil when the client
 // closes its side of the stream. In all other cases it returns the error of the stream or of its context. A requested
-// name without a secret has no response until the secret exists. Secrets from files beyond a limit (files.want) have no
-// response.
+// name without a secret has no response until the secret exists. A file secret that would exceed a bound (files.want)
+// has no response.
 func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
 	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DeltaDiscoveryRequest) {
 		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
@@ -151,10 +151,10 @@ func (h *hub) FetchSecrets(_ context.Context, r *discoveryv3.DiscoveryRequest) (
 	return whole("", due), nil
 }
 
-// run serves one stream until the stream ends. It calls the function take to apply a request, and the function give
-// to send a response.
+// run serves one stream until the stream ends. The function apply applies a request to the client's state. The function
+// respond sends a response.
 func run[R any](h *hub, ctx context.Context, recv func() (*R, error),
-	take func(*client, *R), give func(nonce string, due []*secret) error) error {
+	apply func(*client, *R), respond func(nonce string, due []*secret) error) error {
 	requests, ended := make(chan *R), make(chan error, 1)
 	go func() {
 		for {
@@ -175,13 +175,13 @@ func run[R any](h *hub, ctx context.Context, recv func() (*R, error),
 	for {
 		secrets, changed := h.get()
 		if due := c.due(secrets); len(due) > 0 {
-			if err := give(c.send(due), due); err != nil {
+			if err := respond(c.send(due), due); err != nil {
 				return err
 			}
 		}
 		select {
 		case r := <-requests: // not retained, because each request may repeat 61 KB of node metadata
-			take(c, r)
+			apply(c, r)
 		case <-changed:
 		case err := <-ended:
 			if errors.Is(err, io.EOF) {
@@ -202,13 +202,13 @@ type client struct {
 	whole        bool              // the stream is state of the world: a response has all wanted secrets
 	wants        map[string]string // name -> version sent, or version that Envoy claims to hold; "": no version
 	resumed      map[string]bool   // names whose version in wants Envoy claims to hold from an earlier stream
-	nonce        uint64
-	flight       []*secret // sent under nonce and not answered yet
+	nonce        uint64            // nonce of the last response; 0: no response was sent yet
+	flight       []*secret         // secrets of the response that Envoy has not answered yet; nil: there is no such response
 }
 
 func (c *client) lastNonce() string { return strconv.FormatUint(c.nonce, 10) }
 
-// subscribe adds a wanted name. version is the secret's version that Envoy claims to hold, or empty.
+// subscribe adds a wanted name. The parameter version is the secret's version that Envoy claims to hold, or empty.
 func (c *client) subscribe(name, version string) {
 	_, wanted := c.wants[name]
 	switch {
@@ -240,8 +240,8 @@ func (c *client) end() {
 	}
 }
 
-// due returns the secrets to send, sorted by name. The result is nil while a response is unanswered. Envoy gets the
-// newest versions after its answer. Roots that Envoy holds from an earlier stream count as acknowledged.
+// due returns the secrets to send, sorted by name. While Envoy has not answered a response, the result is nil. Roots
+// that Envoy holds from an earlier stream count as acknowledged.
 func (c *client) due(secrets map[string]*secret) []*secret {
 	if c.flight != nil {
 		return nil
@@ -273,7 +273,8 @@ func (c *client) send(due []*secret) (nonce string) {
 	return c.lastNonce()
 }
 
-// answered handles an ACK, or a NACK with its message. A refusal causes no further response until a secret changes.
+// answered handles an ACK, or a NACK with its message. After a NACK, Envoy gets no further response until a wanted
+// secret changes.
 func (c *client) answered(nonce, refusal string) {
 	if c.flight == nil || nonce != c.lastNonce() {
 		return

@@ -23,7 +23,7 @@ type secret struct {
 	name    string
 	version string // hash of the content; for a certificate, hash of the chain only
 	body    *anypb.Any
-	roots   []string // fingerprints to report once Envoy acknowledges the secret; nil: no report
+	roots   []string // fingerprints of root certificates to report once Envoy acknowledges the secret; nil: no report
 }
 
 func newSecret(s *tlsv3.Secret, roots []string, versionOf ...[]byte) *secret {
@@ -51,8 +51,8 @@ func certificateSecret(name string, chain []byte, key keyPEM) *secret {
 func trustSecret(bundle, crl []byte, roots []string) *secret {
 	v := &tlsv3.CertificateValidationContext{TrustedCa: inline(bundle)}
 	if len(crl) > 0 {
-		// Without OnlyVerifyLeafCertCrl, Envoy refuses every peer while the list of any issuer in the chain is missing
-		// or expired.
+		// Without OnlyVerifyLeafCertCrl, Envoy refuses a peer if the revocation list of any issuer in its chain is
+		// missing or expired.
 		v.Crl, v.OnlyVerifyLeafCertCrl = inline(crl), true
 	}
 	return newSecret(&tlsv3.Secret{Name: trustName, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}},

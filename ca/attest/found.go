@@ -37,8 +37,9 @@ type memory struct {
 	Keys   []byte `json:"keys"` // JWKS
 }
 
-// Issuer returns the issuer's name that KeysConfig.Ask returned with the keys, or that came with the keys of
-// KeysConfig.Before or Memory. The result is empty if there are no keys yet, or if the keys came without a name.
+// Issuer returns the issuer's name that was fetched with the present keys by KeysConfig.Ask. Keys of KeysConfig.Before
+// and Memory keep their issuer's name. The result is empty if there are no keys yet, or if the keys have no name of an
+// issuer.
 func (k *Keys) Issuer() string {
 	if set := k.set.Load(); set != nil {
 		return set.issuer

@@ -17,13 +17,13 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// MaxMintTTL is the longest lifetime of a token of an Issuer. It is bounded because a single token cannot be revoked.
-// The identity in a token can be revoked, and a change of the Issuer's key invalidates all its tokens.
+// MaxMintTTL is the longest lifetime of a token of an Issuer. The lifetime is bounded because a single token cannot be
+// revoked. Only the identity in a token can be revoked. A change of the Issuer's key invalidates all its tokens.
 const MaxMintTTL = 30 * 24 * time.Hour
 
 // Issuer makes service account tokens without Kubernetes, for VMs, development and a navarchd without Kubernetes. The
-// tokens have the form of Kubernetes' tokens, so that the type Tokens verifies both. Printing an Issuer does not show
-// its key. An Issuer is safe for concurrent use if its key and its clock are.
+// tokens have the form of Kubernetes' service account tokens. The type Tokens verifies tokens of both origins. Printing
+// an Issuer does not show its key. An Issuer is safe for concurrent use if its key and its clock are.
 type Issuer struct {
 	name   string
 	signer jose.Signer
@@ -61,10 +61,10 @@ func NewIssuer(name string, key crypto.Signer, now func() time.Time) (*Issuer, e
 	return &Issuer{name: name, signer: signer, jwks: jwks, now: now}, nil
 }
 
-// Name returns the claim iss.
+// Name returns the issuer's name, which is the claim iss of its tokens.
 func (i *Issuer) Name() string { return i.name }
 
-// JWKS returns the public key as a JWKS with one key, for verifiers elsewhere. The result must not be modified.
+// JWKS returns the public key as a JWKS with one key, for other verifiers. The result must not be modified.
 func (i *Issuer) JWKS() []byte { return i.jwks }
 
 // Verifier returns the entry for TokensConfig.Issuers that accepts this issuer's tokens. The entry's Cluster is
@@ -79,10 +79,10 @@ func (i *Issuer) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "token issuer "+i.name+" key=[sealed]")
 }
 
-// Mint makes a token for a service account, and returns the token and its end. The token is valid from the current
-// second on. Its lifetime is ttl (1 s to MaxMintTTL), truncated to seconds. Errors: ttl is out of range, the audience
-// is empty, a name cannot be part of a SPIFFE ID (ErrIdentity), or signing fails. Mint does not check Kubernetes'
-// stricter rules for names.
+// Mint makes a token for a service account, and returns the token and its expiry. The token is valid from the start of
+// the current second. Its lifetime is ttl (1 s to MaxMintTTL), truncated to seconds. Errors: ttl is out of range, the
+// audience is empty, a name cannot be part of a SPIFFE ID (ErrIdentity), or signing fails. Mint does not check
+// Kubernetes' stricter rules for names.
 func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
 	return i.MintBound(namespace, account, "", audience, ttl)
 }

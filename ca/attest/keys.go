@@ -22,9 +22,9 @@ import (
 // maxKeySet bounds a response of a key endpoint, in bytes.
 const maxKeySet = 1 << 20
 
-// maxWaiting bounds, for each issuer, the tokens with unknown keys that wait for a fetch. A client can invent key ids.
-// The bound is below the number of tokens that a server checks at once (ca/serve, Limits.Checks). So tokens with known
-// keys are verified even while other tokens wait.
+// maxWaiting is the largest number of tokens of one issuer that wait for a fetch because their key is unknown. The
+// bound is needed because a client can invent key ids. It is below the number of tokens that a server checks at once.
+// So tokens with known keys are verified even while other tokens wait.
 const maxWaiting = 2
 
 // KeysConfig configures the source of an issuer's public keys. Exactly one of Discovery, URL, File and Ask must be set.
@@ -46,7 +46,7 @@ type KeysConfig struct {
 	// endpoint needs. If Client is nil, a client with the system's CAs and without a token is used. That client refuses
 	// redirections to plain http (except on loopback hosts), and the fifth redirection.
 	Client      *http.Client
-	Refresh     time.Duration    // shortest interval of Run after a success; 0: 5 min (File: 30 s)
+	Refresh     time.Duration    // pause of Run after a success, without its random part; 0: 5 min (File: 30 s)
 	MinInterval time.Duration    // shortest interval between refreshes for unknown keys; 0: 10 s
 	Timeout     time.Duration    // timeout of one refresh; 0: 10 s
 	Log         *slog.Logger     // nil: nothing is logged
@@ -264,8 +264,8 @@ func (k *Keys) find(ctx context.Context, id string) ([]publicKey, error) {
 	return nil, fmt.Errorf("%w: %.80q is not among the issuer's keys", ErrUnknownKey, id)
 }
 
-// start starts a refresh, or returns the refresh under way. The result is nil if the keys are static. It is also nil if
-// an unscheduled refresh is not allowed before MinInterval has passed.
+// start starts a refresh, or returns the refresh under way. The result is nil if the keys are static. If scheduled is
+// false, the result is also nil within MinInterval after the last unscheduled refresh began.
 func (k *Keys) start(scheduled bool) *flight {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -363,8 +363,8 @@ func (k *Keys) discover(ctx context.Context) ([]byte, error) {
 	if err := json.Unmarshal(text, &about); err != nil {
 		return nil, fmt.Errorf("openid-configuration is not JSON: %w", err)
 	}
-	// OpenID Connect Discovery 1.0, section 4.3, requires this check. Without it, one issuer could state the keys of
-	// another.
+	// OpenID Connect Discovery 1.0, section 4.3, requires this check. Without the check, one issuer could state the
+	// keys of another.
 	if about.Issuer != k.cfg.Discovery {
 		return nil, fmt.Errorf("openid-configuration names issuer %.200q", about.Issuer)
 	}

@@ -20,16 +20,16 @@ import (
 
 // keySet is one version of an issuer's public keys. Immutable.
 type keySet struct {
-	keys map[string][]publicKey // by key id; an id occurs twice if the issuer repeats it
+	keys map[string][]publicKey // by key id; an issuer may use one id for several keys
 	only string                 // id of the only key; "" if there are several keys
-	// issuer is the issuer's name, if it was fetched with the keys; otherwise empty.
+	// issuer is the issuer's name that was fetched with the keys. It is empty if the keys were fetched without a name.
 	issuer string
 }
 
 type publicKey struct {
 	key       crypto.PublicKey
-	algorithm string // algorithm of signatures; "" if the issuer does not state it
-	print     [sha256.Size]byte
+	algorithm string            // algorithm of signatures; "" if the issuer does not state it
+	print     [sha256.Size]byte // SHA-256 of the key in PKIX form
 }
 
 // find returns the keys with an id, or nil if no key has it. For an empty id it returns the only key, or nil if there

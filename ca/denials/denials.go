@@ -1,5 +1,5 @@
-// Package denials emits the identities that the CA has revoked to the ingester, which stores configuration. The
-// identities become one mesh-wide DENY policy for all proxies (normal.DeniedID).
+// Package denials reports the revoked identities to the ingester, which stores configuration. The CA revokes
+// identities. The reported identities become one mesh-wide DENY policy for all proxies (normal.DeniedID).
 //
 // Owns: the last list of identities that Run emitted.
 // Reads: the revoked identities in the state of the keyring (ca/keyring).
@@ -20,8 +20,8 @@ import (
 
 // Source emits the revoked identities. All fields are required.
 type Source struct {
-	// Denied returns the revoked identities that may still have certificates, sorted (keyring.State.Denied). known is
-	// false while the keyring has not been read.
+	// Denied returns the revoked identities that may still have certificates, sorted (keyring.State.Denied). The result
+	// known is false while the keyring has not been read.
 	Denied  func(now time.Time) (all []keyring.Denial, known bool)
 	Changed func() <-chan struct{} // returns a channel that is closed when the result of Denied may have changed
 	Emit    func([]object.Event)   // receives one event for each list; may keep the slice
@@ -34,9 +34,10 @@ func Unknown() []object.Event {
 	return []object.Event{{Op: object.Broken, ID: normal.DeniedID, Location: "keyring", Problem: "the keyring has not been read"}}
 }
 
-// Run follows the keyring until ctx ends, and returns nil then. It emits the first known list, also an empty one, and
-// each changed list. It reads the list again at each change of the keyring, and at least every hour. While the keyring
-// has not been read, Run emits nothing. If normal.NewDenied refuses a list, Run returns the error.
+// Run follows the keyring until ctx ends, and returns nil then. It emits the first list of revoked identities, even if
+// the list is empty. After that it emits each changed list. It reads the list again at each change of the keyring, and
+// at least every hour. While the keyring has not been read, Run emits nothing. If normal.NewDenied refuses a list, Run
+// returns the error.
 func (d Source) Run(ctx context.Context) error {
 	var emitted []string
 	for first := true; ; {
@@ -65,7 +66,7 @@ func (d Source) Run(ctx context.Context) error {
 	}
 }
 
-// now returns the identities to deny, and the time to wait until the next call, from 1 min to 1 h. The last result is
+// now returns the identities to deny, and the time to wait until the next call, from 1 min to 1 h. The result known is
 // false while the keyring has not been read.
 func (d Source) now(now time.Time) (ids []string, stays time.Duration, known bool) {
 	all, known := d.Denied(now)

@@ -58,7 +58,7 @@ type Foreign struct {
 	Identity spiffeid.ID         // the only name of the leaf
 	Key      crypto.PublicKey    // the key of the CSR
 	Roots    []*x509.Certificate // roots of the CA; empty: every certificate is refused
-	MaxTTL   time.Duration       // longest lifetime after now; a leaf may exceed it by the constant Backdate
+	MaxTTL   time.Duration       // longest time from now until the leaf expires, to which Check adds the constant Backdate
 }
 
 // Check parses another CA's certificates in PEM, leaf first, and verifies the leaf against the requirements. text may
@@ -107,7 +107,7 @@ const (
 	shortestForeign = time.Minute // NotAfter is at least this long after now
 )
 
-// checkLeaf checks a leaf's content, except its signature.
+// checkLeaf checks a leaf's content. It does not check the signature.
 func (f Foreign) checkLeaf(leaf *x509.Certificate, now time.Time) error {
 	key, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 	usage := func(u x509.ExtKeyUsage) bool { return slices.Contains(leaf.ExtKeyUsage, u) }

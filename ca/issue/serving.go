@@ -36,13 +36,13 @@ func ServingNames(namespace, revision string, custom ...string) []string {
 type ServingRequest struct {
 	Names    []string      // DNS names and IP addresses, at least one
 	Identity spiffeid.ID   // URI name; zero: none
-	TTL      time.Duration // as Request.TTL
+	TTL      time.Duration // requested lifetime; 0: Policy.DefaultTTL
 }
 
 // Serving makes a P-256 key and a certificate for a server of the control plane. The certificate is signed with a.Key.
 // The result contains the chain without the root, and the parsed leaf. A nil random means crypto/rand. Errors match
 // ErrInvalid if the request has no names or an invalid TTL. They match ErrAuthority if the authority or the policy
-// cannot be used (see Issue). Any other error means that reading random or signing failed.
+// cannot be used (see Issue). Any other error means that reading random bytes or signing failed.
 func Serving(a *Authority, r ServingRequest, p Policy, now time.Time, random io.Reader) (tls.Certificate, error) {
 	if random == nil {
 		random = rand.Reader

@@ -25,7 +25,7 @@ var ErrNotRead = errors.New("the CA has not been read yet")
 // UserCA is the CA that a CASource returns.
 type UserCA struct {
 	issue.Files
-	From string // its location, for messages
+	From string // location of the CA, for messages
 	// None states that the source certainly has no CA. The keyring then ignores the other fields.
 	None bool
 	// FirstOnly marks the CA that istiod made for itself. A mesh without a keyring continues with this CA, so that
@@ -93,8 +93,8 @@ func (dir Folder) Read() (UserCA, error) {
 // errOwnCA is the error of a requested rotation in a mesh with the user's own CA.
 var errOwnCA = errors.New("this mesh uses the user's own CA: to rotate, put a new CA into cacerts")
 
-// refusesRotation returns nil if this process may publish a self-made root, and the reason if it may not. The record is
-// checked too, since navarchctl and some replicas have no Config.CACerts.
+// refusesRotation returns nil if this process may publish a self-made root, and the reason if it may not. It also
+// checks the origin of the active epoch in the record r, since navarchctl and some replicas have no Config.CACerts.
 func (k *Keyring) refusesRotation(r *record) error {
 	if a := r.in(Active); a != nil && a.Origin == originCACerts {
 		return errOwnCA
@@ -135,7 +135,7 @@ func (k *Keyring) first() (*issue.Authority, string, error) {
 	return a, u.origin(), err
 }
 
-// readCACerts adopts the user's CA if it has changed.
+// readCACerts adopts the user's CA if the CA has changed since this replica last adopted it.
 func (k *Keyring) readCACerts(ctx context.Context) error {
 	u, err := k.userCA()
 	if err != nil || u.None || u.FirstOnly {

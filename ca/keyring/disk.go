@@ -18,12 +18,13 @@ import (
 
 // The data directory keeps the keyring that was last in force, sealed as in etcd. A replica that starts while etcd is
 // away verifies and unseals this copy. With the keys in the copy, the replica makes the certificate of its own TLS
-// server and verifies its callers. The copy also has the revocations. Until etcd answers again, the replica renews
-// certificates from an allowance (allowance_file.go), and issues no first certificates.
+// server and verifies its callers. The copy also has the revocations. Until etcd answers again, the replica issues no
+// first certificates. It renews certificates only within its allowance (allowance_file.go).
 
 const (
 	diskFile = "keyring.sealed"
-	// maxKept bounds a file that is read from the data directory. The keyring is a few blobs of at most 1.5 MiB each.
+	// maxKept bounds a file that is read from the data directory, in bytes. The keyring consists of a few blobs of at
+	// most 1.5 MiB each.
 	maxKept = 64 << 20
 )
 
@@ -69,8 +70,8 @@ func (k *Keyring) save(r *record, found map[string]kv.Blob) {
 }
 
 // restore puts the keyring on disk in force, for use while etcd does not answer. The parameter away is the error of
-// etcd. Call restore only while no other keyring is in force. restore does nothing if the file is missing. After an
-// error no keyring is in force.
+// etcd, for the log. No other keyring may be in force before the call. If the file is missing, restore does nothing.
+// After an error no keyring is in force.
 func (k *Keyring) restore(ctx context.Context, away error) error {
 	if k.cfg.Dir == "" {
 		return nil

@@ -75,11 +75,12 @@ func (k *Keyring) Append(ctx context.Context, i Issue) error {
 	return nil
 }
 
-// Held journals a report: the holder of a certificate has the present trust bundle. roots are the SHA-256 digests of
-// the holder's roots (DER), in lower-case hexadecimal. If a root of the present bundle is missing in roots, Held does
-// nothing and returns nil. A report that this replica remembers is not journalled again, so that holders cannot fill
-// etcd. origin is the certificate's Issue.Origin. end is the end of the certificate. The report expires at end, but
-// after 91 days at the latest. Held blocks like Append, and returns its errors.
+// Held journals a report that the holder of a certificate has the present trust bundle. The argument roots contains the
+// SHA-256 digests of the holder's roots (DER), in lower-case hexadecimal. If it lacks a root of the present bundle,
+// Held does nothing and returns nil. A report that this replica remembers is not journalled again, so that holders
+// cannot fill etcd. The argument origin is the certificate's Issue.Origin. The argument end is the certificate's
+// NotAfter. The report expires at that time, but after 91 days at the latest. Held blocks like Append, and returns its
+// errors.
 func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error {
 	s := k.State()
 	for _, root := range s.Bundle {

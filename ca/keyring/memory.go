@@ -23,7 +23,7 @@ type memory struct {
 	Mesh        string `json:"mesh"`
 	TrustDomain string `json:"trustDomain"`
 	Epoch       uint64 `json:"epoch"`   // the highest epoch number that the record has used
-	Version     uint64 `json:"version"` // of the record; 0: no record is remembered
+	Version     uint64 `json:"version"` // version of the record; 0: no record is remembered
 	Digest      string `json:"digest"`  // SHA-256 of the record, hexadecimal
 	// Roots are the SHA-256 digests of the record's roots, hexadecimal, separated by spaces. Until a restarted replica
 	// can decrypt the keyring, it trusts only these roots, unless Config.Roots is set. Empty: an older version of
@@ -31,10 +31,10 @@ type memory struct {
 	Roots string `json:"roots,omitempty"`
 }
 
-// believed returns the roots of an unverified record that this replica may trust: those that Config.Roots returns too.
-// If Config.Roots is nil, they are the roots that this replica remembers. If it remembers no roots either, believed
-// returns all roots of the record. The result is nil if the record's roots do not parse, or if Config.Roots fails or
-// returns no root.
+// believed returns the roots of an unverified record that this replica may trust. These are the record's roots that
+// Config.Roots also returns. If Config.Roots is nil, they are the record's roots that this replica remembers. If the
+// replica remembers no roots, believed returns all roots of the record. The result is nil if the record's roots do not
+// parse, or if Config.Roots fails or returns no root.
 func (k *Keyring) believed(r *record) []*x509.Certificate {
 	bundle, err := certificates(r.bundle())
 	if err != nil {
@@ -108,7 +108,7 @@ func (m memory) remember(dir string) error {
 }
 
 // refuses returns ErrRolledBack if the record r, with the digest sum, is older than the remembered record. It returns
-// ErrRolledBack also if both have the same version but differ. A nil record counts as older. If no record is
+// ErrRolledBack also if the two records have the same version but differ. A nil record counts as older. If no record is
 // remembered, refuses returns nil.
 func (m memory) refuses(r *record, sum []byte) error {
 	switch {

@@ -62,22 +62,22 @@ type epoch struct {
 	Cert      []byte    `json:"cert"` // DER
 	Chain     [][]byte  `json:"chain,omitempty"`
 	Roots     [][]byte  `json:"roots"`
-	Published uint64    `json:"published"`        // generation of the first bundle with its roots
-	Forced    bool      `json:"forced,omitempty"` // signs without waiting for holders
-	CRL       uint64    `json:"crl,omitempty"`    // number of its newest list; 0: it cannot sign lists, or is retired
-	Lists     [][]byte  `json:"lists,omitempty"`  // the user's own revocation lists that came with it, DER
+	Published uint64    `json:"published"`        // generation of the first bundle with the epoch's roots
+	Forced    bool      `json:"forced,omitempty"` // the epoch may sign before all holders of certificates have its roots
+	CRL       uint64    `json:"crl,omitempty"`    // number of the epoch's newest revocation list; 0: the epoch signs no lists
+	Lists     [][]byte  `json:"lists,omitempty"`  // the user's own revocation lists that came with the CA, DER
 	Created   time.Time `json:"created"`
-	Since     time.Time `json:"since"` // start of its status
+	Since     time.Time `json:"since"` // time at which the epoch got its status
 }
 
 // revoked is the entry of a revoked certificate or a denied identity.
 type revoked struct {
 	At    time.Time `json:"at"`              // time of the revocation
-	Epoch uint64    `json:"epoch,omitempty"` // issuer of a certificate; 0: unknown, so every list has the certificate
-	// Version is the version of the first record that denies the identity. 0: the entry is of a certificate, or an
-	// older version of Navarch wrote it.
+	Epoch uint64    `json:"epoch,omitempty"` // epoch that issued the certificate; 0: unknown, so every revocation list has the certificate
+	// Version is the version of the first record that denies the identity. It is 0 if the entry is for a certificate,
+	// or if an older version of Navarch wrote the entry.
 	Version uint64 `json:"version,omitempty"`
-	// Until is the end of the certificate, or of an identity's last certificate. Zero: unknown.
+	// Until is the end of the certificate, or of an identity's last certificate. It is zero if this time is unknown.
 	Until time.Time `json:"until,omitzero"`
 }
 
@@ -152,10 +152,10 @@ func (r *record) add(a *issue.Authority, origin string, now time.Time) *epoch {
 	return added
 }
 
-// rebundle reports whether the bundle differs from an earlier bundle, the argument. If it differs, rebundle increments
-// the generation.
-func (r *record) rebundle(before [][]byte) bool {
-	if slices.EqualFunc(before, r.bundle(), bytes.Equal) {
+// rebundle reports whether the present bundle differs from the given earlier bundle. If they differ, rebundle
+// increments the generation.
+func (r *record) rebundle(earlier [][]byte) bool {
+	if slices.EqualFunc(earlier, r.bundle(), bytes.Equal) {
 		return false
 	}
 	r.Generation++
@@ -218,14 +218,14 @@ func (k *Keyring) context(number uint64, keyID, purpose string) seal.Context {
 	return seal.Context{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: number, KeyID: keyID, Purpose: purpose}
 }
 
-// parseRecord decodes the value of keys/state. seal.ErrNewer: the record's schema is newer than this build reads. Other
-// errors: the value does not decode, or the schema is older.
+// parseRecord decodes the value of keys/state. The error matches seal.ErrNewer if the record's schema is newer than
+// this build reads. Any other error means that the value does not decode, or that the schema is older.
 func parseRecord(raw []byte) (*record, stored, error) {
 	var s stored
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, s, fmt.Errorf("%s does not decode: %w", statePath, err)
 	}
-	var stated struct { // first: a newer schema may have changed the other fields
+	var stated struct { // decoded first, because a newer schema may have changed the other fields
 		Schema int `json:"schema"`
 	}
 	if err := json.Unmarshal(s.State, &stated); err == nil && stated.Schema > schema {

@@ -109,11 +109,11 @@ func (k *Keyring) reencryptKey(ctx context.Context, blob kv.Blob, stale func([]b
 	return &kv.Blob{Path: blob.Path, Raw: raw}, err
 }
 
-// retag seals the record's digest again, and returns the new value of keys/state. It returns nil if the tag is not
-// stale and the argument must is false.
-func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) bool, must bool) (*kv.Blob, error) {
+// retag seals the record's digest again, and returns the new value of keys/state. If force is false and the tag is not
+// stale, retag returns nil.
+func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) bool, force bool) (*kv.Blob, error) {
 	_, s, err := parseRecord(state.Raw)
-	if err != nil || !must && !stale(s.Tag) {
+	if err != nil || !force && !stale(s.Tag) {
 		return nil, err
 	}
 	if s.Tag, err = k.sealNewest(ctx, digest(s.State), k.context(k.ring.rec.Highest, "", purposeState), stale); err != nil {

@@ -55,9 +55,9 @@ func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, er
 	return r, nil, nil
 }
 
-// setDenialEnds records and returns the end of the last certificate of each given identity, in the given order. The
-// identities must be denied. The index must have been read after the denial, so that it has all certificates of the
-// identities.
+// setDenialEnds records in r the end of the last certificate of each given identity. It returns the denials of the
+// identities, in the given order. All given identities must be denied. The journal index c must have been read after
+// the denial, so that it has all certificates of the identities.
 func setDenialEnds(r *record, c *journalIndex, identities []string, now time.Time) (out []Denial) {
 	for _, text := range identities {
 		d := Denial{Identity: spiffeid.RequireFromString(text).String(), Until: now.UTC().Truncate(time.Second)}
@@ -156,9 +156,9 @@ func (r *record) list(leaf Issue, now time.Time) bool {
 }
 
 // restore ends the denial of identities. It revokes the certificates that an identity had when it was denied, since an
-// attacker may have these certificates. If the lists have no room for them, or an issuer cannot sign lists, restore
-// returns an error. The error states when the identity can be restored, or the zero time if that is unknown. After an
-// error the caller must discard the record.
+// attacker may have these certificates. restore returns an error if an identity is not denied, or if some of these
+// certificates cannot be revoked. In the second case the error states a time after which the identity can be restored;
+// the time is zero if it is unknown. After an error the caller must discard the record.
 func restore(r *record, c *journalIndex, identities []string, limit int, now time.Time) error {
 	r.forget(now)
 	for _, id := range identities {
@@ -200,7 +200,7 @@ func restore(r *record, c *journalIndex, identities []string, limit int, now tim
 }
 
 // unlisted returns an unretired epoch that has no revocation list, because its issuer cannot sign lists. While such an
-// epoch exists, proxies get no lists (State.CRLs). nil: all issuers sign lists.
+// epoch exists, proxies get no lists (State.CRLs). The result is nil if there is no such epoch.
 func (r *record) unlisted() *epoch {
 	for i := range r.Epochs {
 		if e := &r.Epochs[i]; e.Status != Retired && e.CRL == 0 {

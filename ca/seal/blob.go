@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Every sealed blob begins with magic and format. The associated data contains the format too. If the format of a blob
-// was changed, the blob therefore does not open.
+// Every sealed blob begins with magic and format. The associated data contains the format too. So a blob whose format
+// byte was changed cannot be decrypted.
 const (
 	magic  = "NVSL"
 	format = 1
@@ -86,8 +86,8 @@ func (p *parts) next() []byte {
 	return part
 }
 
-// decode parses a blob. The result shares memory with raw. ErrNewer: the format is newer than this build reads. Any
-// other error is ErrTampered.
+// decode parses a blob. The result shares memory with raw. The error matches ErrNewer if the format is newer than this
+// build reads. Any other error matches ErrTampered.
 func decode(raw []byte) (*blob, error) {
 	if len(raw) < len(magic)+1 || string(raw[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%w: it does not begin like a sealed blob", ErrTampered)

@@ -43,10 +43,10 @@ type First func(context.Context) error
 // error. It also fails if the permissions of a file exceed 0700 (file of this process's user) or 0640 (file of another
 // user).
 //
-// A rotation of the key has three steps. First pass the new file as an older file in every replica. When all replicas
-// have the new file, pass its name as path, and the previous file as an older file. Remove the previous file when no
-// blob needs its key any more. During the rotation, every replica can open every blob. Report.KEKs of package keyring
-// lists the keys that blobs need.
+// A rotation of the key has three steps. In the first step, every replica gets the new file as one of its older files,
+// so that it can unwrap with the new key. When all replicas have the new file, pass its name as path, and the previous
+// file as an older file. Remove the previous file when no blob needs its key any more. During the rotation, every
+// replica can open every blob. Report.KEKs of package keyring lists the keys that blobs need.
 func NewFile(path string, older ...string) (*File, error) {
 	f, err := findFile(path, older, nil)
 	if err == nil && f.key.id == "" {
@@ -138,8 +138,8 @@ func makeKeyFile(path string) error {
 // Name implements Provider. It returns "file".
 func (*File) Name() string { return "file" }
 
-// current returns the key in the file. Each call reads the file until a read has succeeded. Errors match
-// ErrUnavailable, and fs.ErrNotExist if the file is missing.
+// current returns the key in memory. If no read of the file has succeeded yet, current reads the file first. Errors
+// match ErrUnavailable, and fs.ErrNotExist if the file is missing.
 func (f *File) current() (localKey, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -225,8 +225,9 @@ func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	return nil, fmt.Errorf("%w: the blob was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, own.id)
 }
 
-// Newest implements Provider. The returned function reports whether its argument is wrapped by the key that f has at
-// the time of the call. ErrUnavailable: there is no key in memory, and the file is missing, invalid or unreadable.
+// Newest implements Provider. The returned function reports whether its argument is wrapped by f's key. Each call of
+// that function uses the key that f has then. ErrUnavailable: there is no key in memory, and the file is missing,
+// invalid or unreadable.
 func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
 	if _, err := f.current(); err != nil {
 		return nil, err

@@ -21,9 +21,9 @@ type FallbackJournal interface {
 	// Longest returns the maximum remaining lifetime of a new certificate that Spend accepts. It is at least 1 s.
 	Longest() time.Duration
 	// Spend records the signed renewal e, and returns nil once e is durable. The argument shownEnds is the NotAfter of
-	// the certificate that authenticated the request, and e.Previous is its serial number. ErrRevoked: the identity or
-	// the certificate e.Previous is revoked. The client receives ErrRevoked as PermissionDenied, and any other error as
-	// Unavailable. After an error the server does not return the new certificate.
+	// the certificate that authenticated the request, and e.Previous is its serial number. Spend returns ErrRevoked if
+	// the identity or the certificate e.Previous is revoked. The client then receives PermissionDenied. After any other
+	// error it receives Unavailable. After an error the server does not return the new certificate.
 	Spend(e Entry, shownEnds time.Time) error
 }
 
@@ -54,9 +54,9 @@ func (s *Server) forFallback(r *securityv1.IstioCertificateRequest, c attest.Cal
 }
 
 // recordFallback records a signed renewal in the FallbackJournal. The renewal was changed by forFallback before
-// signing. The argument why is the error of the Journal, or nil if the Journal was not tried.
+// signing. The argument cause is the error of the Journal, or nil if the Journal was not tried.
 func (s *Server) recordFallback(ctx context.Context, c attest.Caller, shownEnds time.Time,
-	current *Current, issued *issue.Issued, why error) (*Current, *issue.Issued, error) {
+	current *Current, issued *issue.Issued, cause error) (*Current, *issue.Issued, error) {
 	e := entry(current, issued, c, peerAddress(ctx))
 	err := s.cfg.Fallback.Spend(e, shownEnds)
 	switch {
@@ -69,5 +69,5 @@ func (s *Server) recordFallback(ctx context.Context, c attest.Caller, shownEnds 
 	}
 	s.cfg.Hooks.SignFailed()
 	return nil, nil, status.Errorf(codes.Unavailable,
-		"the certificate could not be recorded, so it is not given out: %v", errors.Join(why, err))
+		"the certificate could not be recorded, so it is not given out: %v", errors.Join(cause, err))
 }

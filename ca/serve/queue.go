@@ -20,17 +20,17 @@ func (h holder) whole() holder { return holder{identity: h.identity} }
 type ticket struct {
 	holder
 	first    bool // true if the caller did not authenticate by a certificate
-	bytes    int  // size of its CSR
+	bytes    int  // size of the request's CSR
 	deadline time.Time
-	// expiry is the status after the deadline. It is DeadlineExceeded if the deadline is the caller's own, and
-	// ResourceExhausted if the deadline comes from MaxWait.
+	// expiry is the status code of a refusal after the deadline. The code is DeadlineExceeded if the caller set the
+	// deadline, and ResourceExhausted if the deadline comes from MaxWait.
 	expiry  codes.Code
 	arrived time.Time
 
 	state   ticketState
-	element *list.Element // in its fairQueue
+	element *list.Element // the ticket's element in its fairQueue
 	ready   time.Time     // end of the delay that Limits.Rate imposes
-	index   int           // in the heap of delayed tickets
+	index   int           // index in the heap of delayed tickets
 
 	admitted chan error // capacity 1; receives nil when signing may start, or the refusal
 }
@@ -83,21 +83,21 @@ func (refuse) isEffect() {}
 func (wakeAt) isEffect() {}
 
 // queue decides which request is signed next. First certificates precede renewals, because a Pod waits for its first
-// certificate, and certificates are renewed at half of their lifetime. While renewals wait, one renewal is signed after
-// each Limits.FirstRuns first certificates. The queue alternates between identities, and between the credentials of an
-// identity. It has no clock and starts no goroutines.
+// certificate. A renewal can wait, because certificates are renewed at half of their lifetime. While renewals wait, one
+// renewal is signed after each Limits.FirstRuns first certificates. The queue alternates between identities, and
+// between the credentials of an identity. It has no clock and starts no goroutines.
 type queue struct {
 	limits  Limits
-	running int           // in signing slots
-	writing int           // in the journal
+	running int           // number of tickets in signing slots
+	writing int           // number of journal entries that are being written
 	service time.Duration // moving average of a ticket's time in its slot
 
 	first, renew fairQueue
 	memory       memoryBudget
 	streak       int // number of first certificates picked in a row while renewals waited
 	delayed      delays
-	rates        rates // by identity
-	shares       rates // by credential
+	rates        rates // rates of identities
+	shares       rates // rates of credentials
 }
 
 // share is the divisor for credentials: each credential gets a quarter of its identity's rate and burst.

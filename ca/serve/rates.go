@@ -61,7 +61,7 @@ type rates struct {
 	each  time.Duration // time between two tokens
 	burst time.Duration // time in which an empty bucket is filled
 	full  map[holder]time.Time
-	sweep int // take removes the full buckets when there are this many buckets
+	sweep int // number of buckets at which the method take removes the full buckets
 }
 
 func newRates(perSecond float64, burst int) rates {
@@ -69,7 +69,8 @@ func newRates(perSecond float64, burst int) rates {
 	return rates{each: each, burst: time.Duration(burst) * each, full: map[holder]time.Time{}, sweep: 1024}
 }
 
-// earliest returns the time at which a holder can take its next token, now or later. It takes no token.
+// earliest returns the time at which a holder can take its next token. The time is not before now. The method takes no
+// token.
 func (r *rates) earliest(h holder, now time.Time) time.Time {
 	if at := r.full[h].Add(r.each - r.burst); at.After(now) {
 		return at

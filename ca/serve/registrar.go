@@ -34,7 +34,7 @@ type Registration struct {
 	// Signer is the CA's name in the caller's request (metadata.CertSigner), unverified, at most 571 bytes. It is empty
 	// if the caller names no CA.
 	Signer string
-	TTL    time.Duration // requested or default lifetime, at most the maximum of Policy
+	TTL    time.Duration // requested or default lifetime, at most the policy's MaxTTL
 }
 
 // Registered is a certificate that another CA issued and the Registrar verified. Issued must not be nil, and

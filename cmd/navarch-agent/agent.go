@@ -25,7 +25,8 @@ import (
 	"navarch.io/navarch/store/socket"
 )
 
-// agent runs one Envoy and the services beside it: relay, certificates, DNS, status, debug page.
+// agent runs one Envoy and the services that Envoy or its Pod needs: the relay of xDS, certificates, DNS, the status
+// ports and the debug page.
 type agent struct {
 	cfg      *options
 	id       *identity

@@ -32,9 +32,9 @@ func (i *identity) claimBootstrap() {
 	i.node.Metadata.Fields[bootstrapKey] = structpb.NewStringValue(bootstrapAsks)
 }
 
-// patchBootstrap requests the patches of the bootstrap from the control plane. It writes the bootstrap with the patches
-// that Envoy accepts. At the latest, it returns when bootstrapWait is over or ctx ends. Envoy then starts with the
-// bootstrap in the file. Failures are logged.
+// patchBootstrap requests the patches of the bootstrap from the control plane. It adds the patches that Envoy accepts
+// to the bootstrap file, with which Envoy then starts. It returns when bootstrapWait is over or ctx ends, at the
+// latest. Failures are only logged.
 func (a *agent) patchBootstrap(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.bootstrapWait)
 	defer cancel()

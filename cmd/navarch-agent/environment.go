@@ -14,10 +14,11 @@ import (
 // machine. As in Istio's start script, variables of the later file take precedence.
 var vmFiles = []string{"/var/lib/istio/envoy/sidecar.env", "/var/lib/istio/envoy/cluster.env"}
 
-// environment returns variables as rows "KEY=value": those of the files, and then those of own, the environment of the
-// process. Later rows take precedence. If no files are given, it reads vmFiles, and skips files that are absent or may
-// not be read. Errors: a file that cannot be read for another reason, or a row that parseEnv rejects.
-func environment(files, own []string) ([]string, error) {
+// environment returns variables as rows "KEY=value". First come the rows of the files, then the rows in process, the
+// environment of this process. Later rows take precedence. If no files are given, environment reads vmFiles, and skips
+// those that are absent or may not be read. Errors: a file that cannot be read for another reason, or a row that
+// parseEnv rejects.
+func environment(files, process []string) ([]string, error) {
 	asked := len(files) > 0
 	if !asked {
 		files = vmFiles
@@ -37,7 +38,7 @@ func environment(files, own []string) ([]string, error) {
 		}
 		all = append(all, rows...)
 	}
-	return append(all, own...), nil
+	return append(all, process...), nil
 }
 
 // parseEnv parses rows KEY=value as a shell would, but expands nothing. Values may be in single or double quotes. The

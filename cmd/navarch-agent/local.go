@@ -45,7 +45,8 @@ func waitReady(ctx context.Context, address string) error {
 }
 
 // drainCommand returns the command for the proxy's preStop hook if the proxy is a sidecar container. Such a proxy gets
-// SIGTERM only after the application has ended. Without the hook, clients would use this Pod until then.
+// SIGTERM only after the application has ended. Without the hook, clients would use this Pod until the application has
+// ended.
 func drainCommand() *cobra.Command {
 	port := 15020
 	cmd := &cobra.Command{

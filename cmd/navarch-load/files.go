@@ -91,7 +91,7 @@ func reportCommand() *cobra.Command {
 	return cmd
 }
 
-// writePage writes the HTML page of a result to a file. It replaces an existing file as a whole.
+// writePage writes the HTML page of a result to a file. An existing file is replaced atomically.
 func writePage(name string, result report.Result) error {
 	raw, err := page.OfResult(result)
 	if err != nil {
@@ -150,8 +150,8 @@ func results(names []string) ([]report.Result, error) {
 	return all, nil
 }
 
-// terminal returns w as a file, or nil if w is not a file. It also reports whether w can show a progress line. It can
-// if it is a character device, and the variable TERM is set and not "dumb".
+// terminal returns w as a file, or nil if w is not a file. It also reports whether w can show a progress line. The
+// second result is true if w is a character device, and the variable TERM is set and not "dumb".
 func terminal(w io.Writer) (*os.File, bool) {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -135,8 +135,8 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return f.leave(cmd, result)
 }
 
-// workBase returns the parent folder of the servers' data. With --keep it is the report's folder. Otherwise it is "",
-// which means the system's temporary folder.
+// workBase returns the parent folder of the servers' data. With --keep it is the report's folder. Without --keep it is
+// "", which means the system's temporary folder.
 func (f *runFlags) workBase() string {
 	if f.keep {
 		return f.out
@@ -215,7 +215,7 @@ func (f *runFlags) complete() error {
 	return f.processes()
 }
 
-// processes sets the commands that start workers and attackers, and the number of files that each may open.
+// processes sets the commands that start workers and attackers, and the number of files that a process may open.
 func (f *runFlags) processes() error {
 	self, err := os.Executable()
 	if err != nil {

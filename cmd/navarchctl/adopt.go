@@ -102,8 +102,8 @@ func (r record) write(ctx context.Context, store *kv.Store, epoch kv.Epoch) erro
 	return err
 }
 
-// lastRecord returns the record of the newest adoption, even if the head was not written. It returns false if there is
-// no record, or the record cannot be decoded. The error is etcd's.
+// lastRecord returns the record of the newest adoption, even if the head was not written. The second result is false if
+// there is no record, or if the record cannot be decoded. The error is etcd's.
 func lastRecord(ctx context.Context, store *kv.Store) (r record, is bool, err error) {
 	blobs, _, err := store.Blobs(ctx, recordFolder, 0)
 	for _, blob := range blobs {
@@ -121,7 +121,7 @@ func (r record) String() string {
 		show.Printable(r.OSUser), show.Printable(r.Host), show.Printable(r.EtcdUser), show.Printable(r.Reason))
 }
 
-// place returns the position of the new head. stored is the position of the stored head.
+// place returns the position of the new head. The argument stored is the position of the stored head.
 func (a adoption) place(stored kv.Place, now time.Time) kv.Place {
 	if a.over.Known() {
 		return a.over.Next(stored, now)
@@ -178,8 +178,8 @@ func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) 
 }
 
 // writeAdopted writes a head for the stored records, unless they differ from the records that the operator was shown.
-// It writes the record of the adoption before the head, and again, with Done, after the head. If that last write fails,
-// the error is returned although the head is written.
+// It writes the record of the adoption before the head, and again, with Done, after the head. If the last of these
+// writes fails, writeAdopted returns an error although the head is written.
 func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *kv.State, a adoption) (kv.Head, error) {
 	now, err := asStored(ctx, store)
 	if err == nil && len(now.Contents.Differ(shown.Contents)) > 0 {

@@ -86,8 +86,8 @@ sections: [{name, facts: [{subject, text, by}]}]}]}.`,
 	return cmd
 }
 
-// names lists the words for an argument. The words for the first argument are the nouns. The words for the second
-// argument are the names of the noun's objects.
+// names lists the completions of an argument. For the first argument they are the nouns. For the second argument they
+// are the names of the noun's objects. The result is nil if names knows no completions.
 func (d *description) names(ctx context.Context, _ *cobra.Command, args []string) ([]string, error) {
 	if len(args) == 0 {
 		return describe.Nouns, nil
@@ -117,7 +117,7 @@ func nounOf(word string) string {
 	return strings.ToLower(word)
 }
 
-// run prints the description of the subject that a noun and a name state.
+// run prints the description of the subject that the noun and the name identify.
 func (d *description) run(cmd *cobra.Command, noun, name string) error {
 	defer d.close()
 	q, err := d.query(cmd.Context(), nounOf(noun), name)
@@ -212,8 +212,8 @@ func (d *description) query(ctx context.Context, noun, name string) (q describe.
 	return q, q.Check()
 }
 
-// split returns the name and the namespace of a subject. With --namespace, the argument is the name. Otherwise the
-// argument is NAME.NAMESPACE, the full host name of a Service, or NAME in the namespace "default".
+// split returns the name and the namespace of a subject. With --namespace, the argument is the name. Without
+// --namespace, the argument is NAME.NAMESPACE, the full host name of a Service, or NAME in the namespace "default".
 func (d *description) split(name string) (string, string) {
 	if d.namespace != "" {
 		return name, d.namespace
@@ -257,7 +257,7 @@ const (
 
 // known adds the problems of the objects of a description, and the last maxTouched changes that touched one of the
 // objects. Objects after the first maxObjects are left out, with a note. Other notes name the replicas whose problems
-// were not received. They leave out the replicas in missing, because a warning has named these.
+// were not received. The notes leave out the replicas in missing, because a warning has named them.
 func (d *description) known(ctx context.Context, out *show.Described, missing []fleetapi.Missing) error {
 	names := slices.DeleteFunc(out.Named(), func(name string) bool { return strings.Contains(name, ",") })
 	if left := len(names) - maxObjects; left > 0 {

@@ -14,10 +14,11 @@ import (
 	"navarch.io/navarch/push/walk"
 )
 
-// ejectedWithin bounds the question to the Envoy in a Pod. Without an answer the ejected endpoints are unknown.
+// ejectedWithin is the time limit of the request to the Envoy in a Pod. Without a response it is unknown which
+// endpoints are ejected.
 const ejectedWithin = 3 * time.Second
 
-// observed returns a proxy as walks.proxy does, with the state of its endpoints.
+// observed returns the proxy with this name and its configuration, with the state of its endpoints.
 func (q *question) observed(cmd *cobra.Command, name string) (*subject, error) {
 	s, err := q.proxy(cmd, name)
 	if err != nil {
@@ -58,8 +59,8 @@ func (q *question) observe(cmd *cobra.Command, s *subject) error {
 	return nil
 }
 
-// askPod reads the state of the endpoints from the Envoy in a proxy's Pod, through the API server. Without an answer it
-// leaves the dump unchanged.
+// askPod reads the state of the endpoints from the Envoy in a proxy's Pod, through the API server. Without a valid
+// response it leaves the dump unchanged.
 func (q *question) askPod(ctx context.Context, d *dump.Dump, proxy string) {
 	name, namespace, is := splitProxy(proxy)
 	if !is {
@@ -76,8 +77,8 @@ func (q *question) askPod(ctx context.Context, d *dump.Dump, proxy string) {
 	}
 }
 
-// ejection returns the reasons why Envoy sends nothing to an endpoint, or an empty text. A state that Envoy has from
-// the assignment itself (eds_health_status) is left to the walk.
+// ejection returns the reasons why Envoy sends nothing to an endpoint, or an empty text. The health status in the
+// endpoint's assignment (eds_health_status) is not considered.
 func ejection(s *adminv3.HostHealthStatus) string {
 	var all []string
 	if s.GetFailedOutlierCheck() {

@@ -30,18 +30,18 @@ type page struct {
 	by      string       // origin of the address (a flag, or a context of the kubeconfig), for messages
 	what    string       // name of the interface, such as "navarchd's debug pages", for messages
 	help    string       // advice in the error of an unreachable server
-	url     string       // base URL of requests, without a path; empty: address
+	url     string       // base URL of requests, without a path; empty: the field address is used
 	client  *http.Client // nil: plain
 	// revision is the revision of the control plane that the Pod states; empty outside of a cluster.
 	revision string
 	most     int64 // longest body of a response, in bytes; 0: unbounded
 }
 
-// server returns the page of navarchd's debug interface at an address. The argument by names the flag or the default
-// that the address comes from. The argument roles is added to the advice "is navarchd running there". It is empty if
-// processes of every role have the interface.
-func server(address, by, roles string) page {
-	return page{address: address, what: debugPages, by: by, help: "is navarchd running there" + roles + ", or is the port forwarded?"}
+// server returns the page of navarchd's debug interface at an address. The argument origin names the flag or the
+// default that the address comes from. The argument roles is appended to the advice "is navarchd running there". It is
+// empty if processes of every role have the interface.
+func server(address, origin, roles string) page {
+	return page{address: address, what: debugPages, by: origin, help: "is navarchd running there" + roles + ", or is the port forwarded?"}
 }
 
 func admin(address string) page {

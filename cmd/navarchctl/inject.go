@@ -105,10 +105,10 @@ func (i *injector) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// documents injects proxies into each YAML document of in, and writes all documents to out. The error names the first
-// document that fails, by its number from 1.
-func (i *injector) documents(settings *inject.Settings, in io.Reader, out *bytes.Buffer) error {
-	reader := k8syaml.NewYAMLReader(bufio.NewReader(in))
+// documents injects proxies into each YAML document that it reads from manifests, and writes all documents to result.
+// The error contains the number of the first document that fails. The first document has the number 1.
+func (i *injector) documents(settings *inject.Settings, manifests io.Reader, result *bytes.Buffer) error {
+	reader := k8syaml.NewYAMLReader(bufio.NewReader(manifests))
 	for n := 1; ; n++ {
 		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
@@ -125,10 +125,10 @@ func (i *injector) documents(settings *inject.Settings, in io.Reader, out *bytes
 			fmt.Fprintln(i.warnings, note)
 		}
 		if n > 1 {
-			out.WriteString("---\n")
+			result.WriteString("---\n")
 		}
-		out.Write(bytes.TrimSuffix(injected, []byte("\n")))
-		out.WriteString("\n")
+		result.Write(bytes.TrimSuffix(injected, []byte("\n")))
+		result.WriteString("\n")
 	}
 }
 

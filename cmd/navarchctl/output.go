@@ -53,7 +53,8 @@ type choice struct {
 	of   []string
 }
 
-// aliases maps a word to the formats that it stands for. It selects the format that the command has.
+// aliases maps a word to the formats that it may stand for. The word selects the one of these formats that the command
+// has.
 var aliases = map[string][]string{"table": {short}, "log": {text}, short: {text}, text: {short}}
 
 // String returns the present value.
@@ -97,11 +98,11 @@ func (o output) print(w io.Writer, v any) error {
 type rows struct {
 	value any                                 // -o json and yaml
 	table func(w io.Writer, wide bool) error  // -o short and wide
-	names []string                            // -o name: of the objects or rows
+	names []string                            // -o name: names of the objects or rows
 	next  func(cmd *cobra.Command, of output) // suggests a next command; may be nil
 }
 
-// write prints the result in the format. Afterwards it calls next, except for JSON and YAML.
+// write prints the result in the format. Afterwards it calls rows.next, except for JSON and YAML.
 func (o output) write(cmd *cobra.Command, r rows) error {
 	w := cmd.OutOrStdout()
 	var err error

@@ -17,9 +17,9 @@ import (
 	"navarch.io/navarch/push/preview"
 )
 
-// live requests the plan from the control plane. It sends the request to one replica after the other until one
-// returns a report for the proxies of all replicas. If the replicas cannot query each other, it sends the request to
-// each and merges their reports. Replicas without an answer are named in Partial of the report. With --prune, the
+// live requests the plan from the control plane. It sends the request to one replica after the other until one returns
+// a report for the proxies of all replicas. If the replicas cannot query each other, it sends the request to every
+// replica and merges the reports. The report's field Partial names the replicas that did not answer. With --prune, the
 // objects to delete are added to c.
 func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*preview.Report, error) {
 	pages, err := p.at.pages(ctx)

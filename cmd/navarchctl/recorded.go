@@ -16,8 +16,8 @@ import (
 
 // recordedStatus prints the sums (numbers of proxies in each state) that the replicas recorded in etcd. It prints them
 // once, or with --watch repeatedly until the context ends. It returns the number of proxies with a refused or withheld
-// resource; 0 after --watch. Errors: --namespace is set, the control plane lacks the API, no replica answers, or the
-// output fails.
+// resource. With --watch it returns 0. Errors: --namespace is set, the control plane lacks the API, no replica answers,
+// or the output fails.
 func (t *target) recordedStatus(cmd *cobra.Command, f *fleetFlags, format output) (refusing int, err error) {
 	if t.namespace != "" {
 		return 0, errors.New("--recorded: the sums cover all namespaces: omit --namespace")

@@ -186,8 +186,8 @@ account needs the right, and you need the right to create its tokens. For a conf
 // token of the kubeconfig. The result is empty if no kubeconfig is found, or for --server without --kubeconfig and
 // --context. Without a token, the leader accepts only requests from its own machine.
 //
-// To use a kubeconfig's token for a --server on another machine is an error. Without --server, requests to the Pods go
-// through the API server, which knows the token already.
+// It is an error if the kubeconfig's token would be sent to a --server on another machine. Without --server, requests
+// to the Pods go through the API server, which knows the token already.
 func (c *controlPlane) token(ctx context.Context, account, file string, stdin io.Reader) (string, error) {
 	if file != "" {
 		return tokenOf(file, stdin)

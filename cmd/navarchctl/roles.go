@@ -61,8 +61,8 @@ func writeRoles(w io.Writer, mesh, revision string) error {
 	return nil
 }
 
-// quoted quotes a key for a POSIX shell. For an empty key it returns an empty text, without quotes. A permission for a
-// single key has an empty range end.
+// quoted quotes a key for a POSIX shell. For an empty key it returns an empty text, without quotes. The end of a range
+// is empty if a permission is for a single key.
 func quoted(key string) string {
 	if key == "" {
 		return ""

@@ -76,11 +76,11 @@ The folder and the token in it are for their owner alone.`,
 
 // vmSource provides the data that the flags do not state.
 type vmSource interface {
-	group(ctx context.Context, namespace, name string) ([]byte, error) // as JSON or YAML
+	group(ctx context.Context, namespace, name string) ([]byte, error) // the WorkloadGroup as JSON or YAML
 	mesh(ctx context.Context) ([]byte, error)                          // MeshConfig as YAML; may be empty
 	roots(ctx context.Context, namespace string) ([]byte, error)       // certificates as PEM
 	token(ctx context.Context, namespace, account string, ttl time.Duration) (string, error)
-	ingress(ctx context.Context) string // empty: unknown
+	ingress(ctx context.Context) string // address of the control plane for machines; empty: unknown
 }
 
 func (o *vmOptions) configure(ctx context.Context, say io.Writer) error {

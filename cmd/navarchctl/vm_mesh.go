@@ -57,9 +57,9 @@ func (o *vmOptions) proxyConfig(g *vmGroup, meshYAML []byte) (map[string]any, er
 	return proxy, nil
 }
 
-// addMetadata adds the agent's variables for the group to a proxyMetadata, the argument into. It derives the labels of
-// the canonical service like istio.io/istio/pkg/kube/labels.
-func (o *vmOptions) addMetadata(g *vmGroup, into map[string]any, trustDomain string, meshID any) error {
+// addMetadata adds the agent's variables for the group to metadata, the value of proxyMetadata. It derives the labels
+// of the canonical service like istio.io/istio/pkg/kube/labels.
+func (o *vmOptions) addMetadata(g *vmGroup, metadata map[string]any, trustDomain string, meshID any) error {
 	labels := maps.Clone(g.spec.GetMetadata().GetLabels())
 	if labels == nil {
 		labels = map[string]string{}
@@ -72,13 +72,13 @@ func (o *vmOptions) addMetadata(g *vmGroup, into map[string]any, trustDomain str
 	if err != nil {
 		return err
 	}
-	maps.Copy(into, map[string]any{"CANONICAL_SERVICE": labels[service],
+	maps.Copy(metadata, map[string]any{"CANONICAL_SERVICE": labels[service],
 		"CANONICAL_REVISION": labels[revision], "POD_NAMESPACE": g.Metadata.Namespace,
 		"SERVICE_ACCOUNT": g.spec.Template.ServiceAccount, "TRUST_DOMAIN": trustDomain,
 		"ISTIO_META_CLUSTER_ID": o.cluster, "ISTIO_META_MESH_ID": "",
 		"ISTIO_META_NETWORK": g.spec.Template.Network, "ISTIO_META_WORKLOAD_NAME": g.Metadata.Name, "ISTIO_METAJSON_LABELS": string(encoded)})
 	if id, is := meshID.(string); is {
-		into["ISTIO_META_MESH_ID"] = id
+		metadata["ISTIO_META_MESH_ID"] = id
 	}
 	type port struct {
 		Name          string `json:"name,omitempty"`
@@ -93,13 +93,13 @@ func (o *vmOptions) addMetadata(g *vmGroup, into map[string]any, trustDomain str
 		if err != nil {
 			return err
 		}
-		into["ISTIO_META_POD_PORTS"] = string(raw)
+		metadata["ISTIO_META_POD_PORTS"] = string(raw)
 	}
 	if o.captureDNS {
-		into["ISTIO_META_DNS_CAPTURE"] = strconv.FormatBool(true)
+		metadata["ISTIO_META_DNS_CAPTURE"] = strconv.FormatBool(true)
 	}
 	if o.register {
-		into["ISTIO_META_AUTO_REGISTER_GROUP"] = g.Metadata.Name
+		metadata["ISTIO_META_AUTO_REGISTER_GROUP"] = g.Metadata.Name
 	}
 	return nil
 }

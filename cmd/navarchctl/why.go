@@ -240,8 +240,8 @@ func printSteps(w io.Writer, indent string, steps []walk.Step) {
 	}
 }
 
-// printSummary prints the summary, the policies that refuse the request, the confidence, and the reasons for doubt.
-// refusal is nil if no policy refuses the request.
+// printSummary prints the summary, the policies that refuse the request, the confidence, and the reasons for doubt. The
+// argument refusal is nil if no policy refuses the request.
 func printSummary(w io.Writer, summary string, refusal *walk.Refusal, level walk.Confidence, doubts []string) {
 	fmt.Fprintf(w, "\n%s\n", show.Printable(summary))
 	if refusal != nil {
@@ -263,7 +263,7 @@ func (q *question) printNext(cmd *cobra.Command, proxy string, result walk.Resul
 }
 
 // printCheck suggests the command that names the policy that refuses a request. The argument sent is the request as the
-// server receives it. The command omits the port if it is 0 or missing in the server's list of ports.
+// server receives it. The command omits the port if it is 0, or if the server's ports are known and do not include it.
 func (q *question) printCheck(cmd *cobra.Command, server *subject, sent walk.Request, port uint32) {
 	if q.to == "" || q.local() {
 		return
@@ -293,9 +293,9 @@ func (q *question) printCheck(cmd *cobra.Command, server *subject, sent walk.Req
 	goesOn(cmd, q.format, "which policy decides", words...)
 }
 
-// requestOf parses args, which is [METHOD] URL and must not be empty. If the argument at is not empty, it replaces the
-// address or port of the URL. Its form is IP, IP:PORT or :PORT.
-func requestOf(args []string, at string) (walk.Request, error) {
+// requestOf parses args, which is [METHOD] URL and must not be empty. If address is not empty, it replaces the IP
+// address, the port, or both, of the URL. Its form is IP, IP:PORT or :PORT.
+func requestOf(args []string, address string) (walk.Request, error) {
 	method, text := "GET", args[len(args)-1]
 	if len(args) == 2 {
 		method = strings.ToUpper(args[0])
@@ -316,14 +316,14 @@ func requestOf(args []string, at string) (walk.Request, error) {
 	if ip, err := netip.ParseAddr(r.Name); err == nil {
 		r.Address = ip.String()
 	}
-	if port, isPort := strings.CutPrefix(at, ":"); isPort && !strings.HasPrefix(port, ":") {
+	if port, isPort := strings.CutPrefix(address, ":"); isPort && !strings.HasPrefix(port, ":") {
 		err = portOf(port, &r.Port)
-	} else if both, bad := netip.ParseAddrPort(at); bad == nil {
+	} else if both, bad := netip.ParseAddrPort(address); bad == nil {
 		r.Address, r.Port = both.Addr().String(), uint32(both.Port())
-	} else if ip, bad := netip.ParseAddr(at); bad == nil {
+	} else if ip, bad := netip.ParseAddr(address); bad == nil {
 		r.Address = ip.String()
-	} else if at != "" {
-		err = fmt.Errorf("%q: want IP, IP:PORT or :PORT", at)
+	} else if address != "" {
+		err = fmt.Errorf("%q: want IP, IP:PORT or :PORT", address)
 	}
 	if err != nil {
 		return r, fmt.Errorf("--address: %w", err)

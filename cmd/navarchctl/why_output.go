@@ -41,7 +41,7 @@ type walkedStep struct {
 	Text     string `json:"text"`
 	// Passed are the routes before the selected one, at most 20, with the reason why each does not match.
 	Passed     []passedRoute `json:"passed,omitempty"`
-	MorePassed int           `json:"more_passed,omitempty"` // number of further ones
+	MorePassed int           `json:"more_passed,omitempty"` // number of further routes
 }
 
 type passedRoute struct {
@@ -114,7 +114,7 @@ func callOf(c walk.Call) called {
 }
 
 // explainFlags prints the flags of --flags. With -o json or yaml and --host it prints nothing, because the output is
-// the request.
+// then about the request only.
 func (q *question) explainFlags(cmd *cobra.Command) error {
 	w := cmd.OutOrStdout()
 	if q.host != "" && q.format != short {

@@ -130,8 +130,8 @@ func (p *addresses) listen(name, address string, conf *tls.Config, register func
 }
 
 // messageLimit returns the largest message of a method in bytes (preauth.Limits.Message). For configuration streams it
-// returns 0, because only ISTIO_GPRC_MAXRECVMSGSIZE limits their messages. A certificate request may have the size of a
-// CSR and 1 KiB. Other messages may have 32 KiB. The largest of them list fingerprints of roots
+// returns 0, because only ISTIO_GPRC_MAXRECVMSGSIZE limits their messages. A certificate request may have 1 KiB more
+// than the largest CSR. Other messages may have 32 KiB. The largest of these messages list fingerprints of roots
 // (caserve.HoldersMethod).
 func messageLimit(method string) int {
 	switch {

@@ -24,8 +24,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// addAPI adds /api/v1. deliveries is nil without role xds. objects is nil without role ingest. The error is that of
-// proof.
+// addAPI adds /api/v1. The argument deliveries is nil without role xds. The argument objects is nil without role
+// ingest. The error is that of proof.
 func (a *assembly) addAPI(deliveries *ledger.Ledger, objects api.Objects) error {
 	c := a.config
 	conf := api.Config{Self: c.processName(), Zone: c.zone, Version: obs.Version, Rules: a.pages.Rules, Pages: a.pages, Objects: objects,

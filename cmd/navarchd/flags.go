@@ -42,7 +42,7 @@ type config struct {
 
 	roles                  []string
 	configDir              string
-	kubeconfig, registries string // see kubernetes
+	kubeconfig, registries string // see the method kubernetes
 	allowNone              bool
 	heldFor                time.Duration // time for which removals wait; 0: until an operator accepts them
 	domain                 string
@@ -66,8 +66,8 @@ type config struct {
 	ackDeadline  time.Duration
 	retryAfter   time.Duration // time after which a withheld version is sent again
 	rightsAway   time.Duration // validity of the last permission to get private keys while the authoriser does not answer
-	contained    bool          // Go's memory limit comes from the container's; not a flag
-	levels       *obs.Levels   // of log lines, from logLevel; not a flag
+	contained    bool          // Go's memory limit was derived from the container's memory limit; not a flag
+	levels       *obs.Levels   // levels of log lines, from logLevel; not a flag
 
 	grpcAddr       string
 	secureGRPCAddr string
@@ -293,8 +293,8 @@ func (c *config) kubernetes() bool { return c.kubeconfig != "" || c.registries =
 // registryKubernetes is the only supported registry (istiod's --registries).
 const registryKubernetes = "Kubernetes"
 
-// hasKeyring reports whether the process reads the keyring (the keys of the mesh's CA). It needs the keyring to sign,
-// or to learn roots and revocations.
+// hasKeyring reports whether the process reads the keyring (the keys of the mesh's CA). The process needs the keyring
+// to sign, or to learn roots and revocations.
 func (c *config) hasKeyring() bool {
 	return !c.env.signers && (c.has(roleCA) || c.kek != "" && c.clientCA == "" &&
 		!c.env.otherCA && (c.has(roleXDS) || c.has(roleIngest) || c.has(roleAdmit)))

@@ -14,8 +14,8 @@ import (
 )
 
 // monitoring returns the handler of the monitoring address. It serves /metrics, /version, /debug and /api/v1. It also
-// serves the operators' pages, to which alerts link. asked is the handler of /debug and /api/v1. If asked is nil
-// (ENABLE_DEBUG_ON_HTTP=false), /debug and /api/v1 are not served.
+// serves the operators' pages, to which alerts link. The argument asked is the handler of /debug and /api/v1. If it is
+// nil (ENABLE_DEBUG_ON_HTTP=false), /debug and /api/v1 are not served.
 func monitoring(asked http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", obs.Handler())
@@ -50,9 +50,9 @@ func version(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// public returns the handler of /ready, /version, /debug and /api/v1. /ready answers 503 with the error of ready. If
-// ready returns nil, /ready answers 200 with "ok" and the notes. asked is the handler of /debug and /api/v1. If asked
-// is nil, /debug and /api/v1 are not served.
+// public returns the handler of /ready, /version, /debug and /api/v1. If the function ready returns an error, /ready
+// answers 503 with this error. If ready returns nil, /ready answers 200 with "ok" and the notes. The argument asked is
+// the handler of /debug and /api/v1. If it is nil, /debug and /api/v1 are not served.
 func public(ready func() error, notes func() []string, asked http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {

@@ -14,7 +14,7 @@ import (
 
 // isolated has the flags that isolate tenants from each other.
 type isolated struct {
-	ranges, given []string
+	ranges, given []string         // values of --cluster-ranges and --tenant-hosts
 	settings      normal.Isolation // complete after the method read
 }
 
@@ -29,8 +29,8 @@ func (i *isolated) bind(f *pflag.FlagSet) {
 			" Services, and key sets are not fetched from them without --jwks-cluster.")
 }
 
-// orInRanges returns a function that reports whether an address belongs to --cluster-ranges, or satisfies known. The
-// address must not be an IPv4-mapped IPv6 address.
+// orInRanges returns a function that reports whether an address belongs to --cluster-ranges, or whether the function
+// known returns true for the address. The address must not be an IPv4-mapped IPv6 address.
 func (i *isolated) orInRanges(known func(netip.Addr) bool) func(netip.Addr) bool {
 	ranges := i.settings.Ranges
 	return func(a netip.Addr) bool {
@@ -38,7 +38,7 @@ func (i *isolated) orInRanges(known func(netip.Addr) bool) func(netip.Addr) bool
 	}
 }
 
-// read parses ranges and given into settings. Errors name flags.
+// read parses the fields ranges and given into the field settings. Errors name flags.
 func (i *isolated) read() (err error) {
 	if i.settings.Ranges, err = prefixes(i.ranges); err != nil {
 		return fmt.Errorf("--cluster-ranges: %w", err)

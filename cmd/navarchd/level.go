@@ -13,9 +13,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// level reads the level of the stored configuration at the start of a term, and passes the level to the loop. The level
-// is the version of the format that all replicas can read (shard/level). Failed reads are logged and repeated. The
-// error reports that ctx has ended.
+// level reads the level of the stored configuration at the start of a term, and passes the level to i.loop, which
+// writes the configuration. The level is the version of the format that all replicas can read (shard/level). Failed
+// reads are logged and repeated. The error reports that ctx has ended.
 func (i *ingester) level(ctx context.Context) (level.Current, error) {
 	for {
 		current, err := level.Read(ctx, i.store)

@@ -69,14 +69,14 @@ func (w written) lead(ctx context.Context, epoch kv.Epoch) {
 // written.
 func (w written) Want(all map[machines.Name]machines.Wanted) { w.writer.Want(status.Machines(all)) }
 
-// There implements machines.WorkloadEntries: it returns the existing WorkloadEntries of machines, and a channel that is
-// closed when they change.
+// There implements machines.WorkloadEntries: it returns the existing WorkloadEntries of machines, and a channel. The
+// channel is closed when an entry appears or disappears, or when all were listed again.
 func (w written) There() ([]machines.WorkloadEntry, <-chan struct{}) { return w.api.There() }
 
 // lead decides which WorkloadEntries exist for machines during one term, until ctx ends.
 func (r *registered) lead(ctx context.Context, _ kv.Epoch) {
 	if err := r.leader.Run(ctx, r.store, r.entries()); err != nil && ctx.Err() == nil {
-		r.log.Error("machines are not registered while this process leads", obs.KeyError, err)
+		r.log.Error("registering machines has failed: no machine is registered until another term of a leader begins", obs.KeyError, err)
 	}
 }
 

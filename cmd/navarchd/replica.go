@@ -138,7 +138,7 @@ func (r *replica) registers(c replicaConfig) *machines.Registry {
 	return registry
 }
 
-// newServer makes the xDS server from the other parts of the replica; registry may be nil.
+// newServer makes the xDS server from the other parts of the replica. The argument registry may be nil.
 func (r *replica) newServer(c replicaConfig, registry *machines.Registry) (*serve.Server, error) {
 	clients := obs.NewSampled(c.log)
 	bootstrap, err := bootstrapPatches()
@@ -185,7 +185,7 @@ func (r *replica) publishing(p plan.Publication) {
 }
 
 // planned returns a function that the planner calls once the streams of a plan are notified. The function tells the
-// ledger that the plan is published, and then calls next.
+// ledger that the plan is published, and then calls the function next.
 func (r *replica) planned(next func(int64, plan.Path, time.Time, int, int)) func(int64, plan.Path, time.Time, int, int) {
 	return func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 		r.deliveries.Seal(r.planner.Notified())
@@ -203,7 +203,7 @@ func (c *config) waitingRequests() budget.Limits {
 // serviceDomain returns the DNS suffix of services.
 func (c *config) serviceDomain() string { return "svc." + c.domain }
 
-// fleetConfig configures this replica as a member of the fleet (all replicas that serve proxies).
+// fleetConfig returns the configuration of this replica as a member of the fleet (all replicas that serve proxies).
 func (c *config) fleetConfig(store *kv.Store, m *mirror.Mirror, log *slog.Logger) fleet.Config {
 	address, secure := c.advertised()
 	return fleet.Config{Store: store, Name: c.processName(), Address: address,

@@ -28,8 +28,8 @@ func run(ctx context.Context, c *config, log *slog.Logger) error {
 	return err
 }
 
-// within runs f and returns its error. After ctx has ended, within waits for f no longer than grace. If f still runs
-// then, within returns an error of its own.
+// within runs f and returns its error. After ctx has ended, within waits for f no longer than the duration grace. If f
+// still runs after this time, within returns an error of its own.
 func within(ctx context.Context, grace time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -87,7 +87,8 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 var pageLimits = web.Limits{Body: debug.MaxPlanBody}
 
 // listenHTTP opens the HTTP addresses, and returns the tasks that serve them. The handler asked serves /debug and
-// /api/v1, unless the environment disables them. ready and notes provide the content of /ready. Errors name flags.
+// /api/v1, unless the environment disables them. The functions ready and notes provide the content of /ready. Errors
+// name flags.
 func listenHTTP(c *config, asked http.Handler, ready func() error, notes func() []string, log *slog.Logger) ([]loop.Task, error) {
 	pages, err := net.Listen("tcp", c.httpAddr)
 	if err != nil {

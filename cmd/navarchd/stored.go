@@ -57,8 +57,8 @@ func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi
 }
 
 // find returns an object of the config cluster as the ingester has read it. If the config cluster has no such object,
-// find returns the object of the configuration folder. found is nil if the ingester has not read such an object. Errors
-// are the context's.
+// find returns the object of the configuration folder. The result found is nil if the ingester has read neither object.
+// Errors are the context's.
 func (i *ingester) find(ctx context.Context, q api.StoredQuestion) (id object.ID, found *object.Object, err error) {
 	var ids []object.ID
 	for _, source := range []string{origin.Kube, origin.Files} {

@@ -81,8 +81,8 @@ func tracing(tracer *obs.Tracer, store *kv.Store) loop.Task {
 	}}
 }
 
-// committed records a batch that the ingester has committed at a revision. event is the time of the batch's oldest
-// event, and began is the time at which the commit started.
+// committed records a batch that the ingester has committed at a revision. The argument event is the time of the
+// batch's oldest event. The argument began is the time at which the commit started.
 func (t *telemetry) committed(revision int64, event, began time.Time, batch kv.Batch) {
 	t.written.Add(revision, event, batch)
 	t.changes.Wrote(revision, event, batch)

@@ -52,7 +52,7 @@ func boolean(into *bool) func(string) error {
 	}
 }
 
-// addressRange parses a range of at least 16 IP addresses. bits is the length of an address: 32 or 128.
+// addressRange parses a range of at least 16 IP addresses. The argument bits is the length of an address: 32 or 128.
 func addressRange(into *netip.Prefix, bits int) func(string) error {
 	return func(v string) error {
 		p, err := netip.ParsePrefix(v)

@@ -18,20 +18,22 @@ type Config struct {
 	Name string // name of the replica in the fleet
 	// Notified returns a revision of the store. The plan has notified every stream of all changes up to this revision.
 	Notified func() int64
-	// Unsettled records the unsettled streams, which have not acknowledged their current configuration. The function
-	// left returns the number of recorded streams that are still unsettled. A stream is settled, too, if it has ended
-	// or its client has refused a part of the configuration.
+	// Unsettled records the unsettled streams, which have not acknowledged their current configuration. The returned
+	// function left returns the number of recorded streams that are still unsettled. A stream also counts as settled if
+	// it has ended, or if its client has refused a part of the configuration.
 	Unsettled func() (left func() int)
-	// Refused returns the objects because of which proxies refuse configuration now. An answer has at most 200 of them.
+	// Refused returns the objects because of which proxies refuse configuration now. An answer contains at most 200 of
+	// these objects.
 	Refused func() []Refusal
-	// Every is the interval of the checks while there is a question; 0: 250 ms. Refused is called at the first of every
-	// four checks.
+	// Every is the interval of the checks while the leader has a question; 0: 250 ms. Refused is called at the first of
+	// every four checks.
 	Every time.Duration
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Loop writes the answers of one replica. Make it with New. If this process ends without deleting the answer, the
-// answer stays for a minute, until its lease expires.
+// Loop writes the answers of one replica to the leader's questions. A question states a revision. The answer states the
+// revision that all proxies of the replica have acknowledged, and the refused objects. Make a Loop with New. If this
+// process ends without deleting the answer, the answer stays for a minute, until its lease expires.
 type Loop struct {
 	cfg   Config
 	path  string // path of this process's answer

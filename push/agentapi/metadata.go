@@ -76,8 +76,8 @@ func EncodeBehind(revision int64) metadata.MD {
 	return metadata.Pairs(behindTrailer, encodeRevision(revision))
 }
 
-// DecodeBehind returns the revision in the trailer of EncodeBehind. ok is false if the stream ended for another reason,
-// or if the text is not a revision of at least 0. If ok is false, revision is 0.
+// DecodeBehind returns the revision in the trailer of EncodeBehind. The result ok is false if the stream ended for
+// another reason, or if the text is not a revision of at least 0. If ok is false, revision is 0.
 func DecodeBehind(trailer metadata.MD) (revision int64, ok bool) {
 	return decodeRevision(single(trailer.Get(behindTrailer)))
 }
@@ -93,9 +93,9 @@ func AppendVersion(b []byte, revision int64, place string) []byte {
 	return b
 }
 
-// DecodeVersion parses a text of AppendVersion. ok is false for other texts, which other control planes may send. ok is
-// also false for a negative revision, and for a place of more than 64 bytes. If ok is false, revision and place are
-// zero.
+// DecodeVersion parses a text of AppendVersion. The result ok is false for other texts, which other control planes may
+// send. It is also false for a negative revision, and for a place of more than 64 bytes. If ok is false, revision and
+// place are zero.
 func DecodeVersion(text string) (revision int64, place string, ok bool) {
 	number, place, _ := strings.Cut(text, " ")
 	revision, ok = decodeRevision(number)

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// refreshKnown updates the known workloads of an identity if these are out of date and the function matters returns
+// refreshKnown updates the known workloads of an identity if they are out of date, and if the function relevant returns
 // true for the identity's account. The caller must not hold the lock.
-func (l *Ledger) refreshKnown(identity string, matters func(*account) bool) {
+func (l *Ledger) refreshKnown(identity string, relevant func(*account) bool) {
 	now := l.cfg.Now()
 	l.mu.Lock()
 	a := l.accounts[identity]
-	due := a != nil && matters(a) && (a.knownAt.IsZero() || now.Sub(a.knownAt) >= knownFor)
+	due := a != nil && relevant(a) && (a.knownAt.IsZero() || now.Sub(a.knownAt) >= knownFor)
 	if due {
 		a.knownAt = now
 	}
@@ -56,8 +56,8 @@ func (a *account) proven(h Holder) bool {
 }
 
 // loser returns the stream that must end so that e may enter, or nil if no stream must end. The error means that e must
-// not enter. While all credentials are light, e may enter above the limit. A stream that is not proven may do so only
-// if fewer streams than the limit belong to credentials without a Pod.
+// not enter. While all credentials are light, e may enter above the limit. A stream that is not proven may enter above
+// the limit only if the credentials without a Pod have fewer streams than the limit, or fewer than Limits.Workload.
 func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 	a := c.account
 	if a.streams < l.most(a) {
@@ -124,8 +124,9 @@ func (l *Ledger) becomesIdle(c *credential) {
 	c.place = l.idle.PushBack(c)
 }
 
-// join adds a stream to the workload with a node ID. If the workload then has too many streams, join removes and
-// returns the oldest.
+// join adds a stream to the workload with a node ID. If the workload then has more than Limits.Workload streams, join
+// removes and returns the workload's oldest stream. It does nothing for a stream that has joined a workload already, or
+// that was removed.
 func (e *Entry) join(node string) (oldest *Entry) {
 	c := e.credential
 	if e.place == nil || e.among != nil {
@@ -145,7 +146,7 @@ func (e *Entry) join(node string) (oldest *Entry) {
 	return oldest
 }
 
-// remove ends the count of a stream. The stream's bytes of names and messages stay counted until Leave or drop.
+// remove stops counting a stream. The stream's bytes of names and messages stay counted until Leave or drop.
 func (e *Entry) remove() {
 	if e.place == nil {
 		return

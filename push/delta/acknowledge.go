@@ -66,7 +66,7 @@ func (s *State) acknowledge(r Request, out []Report) []Report {
 	return append(out, Report{Kind: Acked, Type: r.Type, Nonce: nonceText(nonce), Revision: f.revision})
 }
 
-// take removes the response with index i from ty.flights, the responses in flight, and returns it. A state-of-the-world
+// take removes the response with index i from the responses in flight of a type, and returns it. A state-of-the-world
 // client answers only the newest response that it has read. Therefore older responses are removed too, and their
 // content is added to the result.
 func (s *State) take(t xds.Type, i int) flight {
@@ -130,9 +130,9 @@ func (ty *typed) absorb(f *flight, older flight) {
 	f.set, f.removed = set, removed
 }
 
-// later finds the newest response in flight that contains a name and has a nonce above the first argument. It returns
-// the response's nonce and the resource, which is nil for a removal. Without such a response the nonce is 0.
-func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource) {
+// later finds the newest response in flight that contains a name and has a nonce above floor. It returns the response's
+// nonce and the resource, which is nil for a removal. If there is no such response, the nonce is 0.
+func (ty *typed) later(floor uint64, name string) (nonce uint64, r *xds.Resource) {
 	for i := len(ty.flights) - 1; i >= 0; i-- {
 		f := &ty.flights[i]
 		newest := f.nonce
@@ -141,11 +141,11 @@ func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource)
 		}
 		at, sets := slices.BinarySearchFunc(f.set, name, byName)
 		switch {
-		case newest <= than:
+		case newest <= floor:
 			return 0, nil
 		case sets:
 			return newest, f.set[at]
-		case found(f.removed, name) && f.nonce > than:
+		case found(f.removed, name) && f.nonce > floor:
 			return f.nonce, nil
 		case found(f.removed, name):
 			return 0, nil
@@ -154,8 +154,8 @@ func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource)
 	return 0, nil
 }
 
-// settles updates ty.acked, the acknowledged resources, after an answer to f. If a newer response was answered before,
-// ty.acked does not change.
+// settles updates the acknowledged resources (ty.acked) after an answer to the response f. If a newer response was
+// answered before, they do not change.
 func (ty *typed) settles(f flight) {
 	if f.nonce > ty.settled {
 		ty.acked, ty.ackedRevision, ty.settled = f.at, f.revision, f.nonce

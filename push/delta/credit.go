@@ -45,8 +45,9 @@ func (s *State) unread() (bytes int) {
 	return bytes
 }
 
-// removeOnly returns a response that only removes clusters. It returns false if there is no such response. It may be
-// sent when other responses with clusters may not, because other responses may wait for the removal.
+// removeOnly returns a response that only removes clusters. It returns false if there is no such response. A response
+// that only removes clusters may be sent while free forbids other responses with clusters, because responses of other
+// types may wait for the removal.
 func (s *State) removeOnly(t xds.Type) (Reply, bool) {
 	ty := s.typed(t)
 	if t != xds.Cluster || s.urgent || ty.fresh || len(ty.flights) == maxFlights || s.unread() >= s.cfg.Credit {

@@ -20,14 +20,14 @@ const (
 	wait               // send nothing yet, because clusters must become warm first (awaits)
 )
 
-// decide returns the decision about a name. For the verb "set", it also returns the resource to send. o is the client's
-// state of the name.
+// decide returns the decision about a name. For the verb "set", it also returns the resource to send. The argument o is
+// the client's state of the name.
 func (s *State) decide(t xds.Type, name string, o override) (verb, *xds.Resource) {
 	return s.decideOn(t, name, o, s.stack(t).Get(name))
 }
 
-// decideOn returns the result of decide. want is the target's resource of the name; nil: the target has no such
-// resource.
+// decideOn returns the result of decide. The argument want is the resource of the name in the target, which is the
+// configuration that the client should have. If the target has no such resource, want is nil.
 func (s *State) decideOn(t xds.Type, name string, o override, want *xds.Resource) (verb, *xds.Resource) {
 	has, known := o.has(), !o.held || o.flying != 0
 	switch {
@@ -53,8 +53,9 @@ func (s *State) decideOn(t xds.Type, name string, o override, want *xds.Resource
 	return set, want
 }
 
-// absent returns the decision about a name for which the target has no resource. has is the client's resource, and
-// known is false if the client may have a different one. Comments state how Envoy reacts to the possible answers.
+// absent returns the decision about a name for which the target has no resource. The argument has is the client's
+// resource. The argument known is false if the client may have a different one. The comments below state how Envoy
+// reacts to the possible answers.
 func (s *State) absent(t xds.Type, name string, o override, has *xds.Resource, known bool) (verb, *xds.Resource) {
 	holds := has != nil || !known
 	if isDynamic(t) {

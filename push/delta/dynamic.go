@@ -65,7 +65,7 @@ func (s *State) Open(t xds.Type) bool {
 	return true
 }
 
-// dynamicOf returns the state of a dynamic type; nil for other types, and before Open.
+// dynamicOf returns the state of a dynamic type. The result is nil for other types, and before Open.
 func (s *State) dynamicOf(t xds.Type) *dynamic {
 	if i := int(t) - int(Dynamic(0)); s.dynamic != nil && i >= 0 && i < MaxDynamic {
 		return s.dynamic[i]
@@ -194,8 +194,8 @@ func (d *dynamic) refusedNewest() bool {
 	return false
 }
 
-// absentDynamic returns the verb for a name of a dynamic type that has no resource. holds reports whether the client
-// may have a resource of that name.
+// absentDynamic returns the verb for a name of a dynamic type that has no resource. The argument holds reports whether
+// the client may have a resource of that name.
 func (s *State) absentDynamic(t xds.Type, o override, holds bool) verb {
 	switch {
 	case holds && !o.force && s.dynamicOf(t).refusedNewest():

@@ -37,8 +37,8 @@ func (n *Names) found(sum manifest.NameSum) (intern.List[string], bool) {
 // sorted interns a list, which must be sorted and without repetitions.
 func (n *Names) sorted(names ...string) intern.List[string] { return n.table.List(names...) }
 
-// intern returns the sorted list of the requested names without the wildcard, and the list's sum. requested may be in
-// any order and repeat names; asked is the sum of its names.
+// intern returns the sorted list of the requested names without the wildcard, and the list's sum. The argument
+// requested may be in any order, and may repeat names. The argument asked is the sum of its names.
 func (n *Names) intern(requested iter.Seq[string], asked manifest.NameSum) (intern.List[string], manifest.NameSum) {
 	if asked.Len == 0 {
 		return intern.List[string]{}, asked

@@ -90,9 +90,9 @@ func setVersion(sorted []*xds.Resource) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Holding returns the client's resources of a type, sorted by name; nil if the client does not subscribe to the type.
-// Responses in flight count as accepted. Resources whose version is unknown are left out. The slice belongs to the
-// caller. The resources are read-only.
+// Holding returns the client's resources of a type, sorted by name. If the client does not subscribe to the type, the
+// result is nil. Responses in flight count as accepted. Resources whose version is unknown are left out. The slice
+// belongs to the caller. The resources are read-only.
 func (s *State) Holding(t xds.Type) []*xds.Resource {
 	if ty := s.typed(t); ty != nil {
 		return ty.holding()

@@ -98,7 +98,7 @@ func portsOf(w *view.Workload, o plan.Origins, s plan.Seen) Section {
 }
 
 // deciderOf returns a function that returns the PeerAuthentication and field that set the mode of a port. Port 0 stands
-// for all ports that no policy names. That function returns nil if no PeerAuthentication sets the mode.
+// for all ports that no policy names. The returned function returns nil if no PeerAuthentication sets the mode.
 func deciderOf(w *view.Workload, s *mirror.Snapshot) func(port uint32) []string {
 	var peers []*model.Policy
 	for _, key := range w.Peers.All() {

@@ -36,7 +36,7 @@ const (
 // Inputs returns the fields of a Spec as inputs. A Spec is a struct of push/build from which a resource, or a part of
 // one, is built. The argument is such a struct or a pointer to one. Empty fields are left out, except for some whose
 // zero value is a decision of the plan. Fields are also left out if they are computed from an object that is in another
-// field. If spec is not a struct, the result is one Input with the Field "value". spec must not be nil.
+// field. If spec is not a struct, the result is one Input with the Field "value". The argument spec must not be nil.
 func Inputs(spec any) []Input {
 	var all []Input
 	v := reflect.ValueOf(spec)

@@ -230,8 +230,8 @@ var wordsOf = map[string]string{
 // zeroIsShown reports whether the zero value of a field is a decision of the plan, which must be shown.
 func zeroIsShown(field string) bool { return field == "Passthrough" || field == "TLS" }
 
-// wordOf returns the description of a field of a Spec, or the field's name if there is no description. proxy reports
-// whether the value of the field comes from the proxy.
+// wordOf returns the description of a field of a Spec, or the field's name if there is no description. The result proxy
+// reports whether the value of the field comes from the proxy.
 func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
 	if word := wordsOf[spec.String()+"."+field]; word != "" {
 		return word, false

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// maxDebts limits the debts of one stream. At this number, Owe first removes the debts for evicted changes. The ledger
-// keeps at most maxDebts changes, in both lanes together.
+// maxDebts limits the debts of one stream. At this number, Owe first removes the debts for changes that the ledger no
+// longer keeps (evicted changes). The ledger keeps at most maxDebts changes.
 const maxDebts = 2 * maxChanges
 
 // Debts holds the debts of one stream: the changes of which the stream was notified and which its client has not
 // acknowledged. The zero value is empty and ready for use. It is safe for concurrent use.
 type Debts struct {
 	mu    sync.Mutex // acquired before Ledger.mu, and held during calls of Ledger.Report's deliver
-	parts []*Part    // oldest first
+	parts []*Part    // one for each debt, oldest first
 	since time.Time  // time of the last payment; if it left no debt, time of the next debt
 	over  bool       // the stream has ended
 }
 
-// Owe adds a debt for the Part p, which Ledger.Debt returned. now is the time of the notification. Owe does nothing
-// if p is nil or the stream has ended (Leave).
+// Owe adds a debt for the Part p, which Ledger.Debt returned. The argument now is the time of the notification. Owe
+// does nothing if p is nil or the stream has ended (Leave).
 func (d *Debts) Owe(p *Part, now time.Time) {
 	if p == nil {
 		return
@@ -50,10 +50,10 @@ func (d *Debts) Len() int {
 }
 
 // Pay removes the n oldest debts, or all if there are fewer, because the client has answered their changes. The
-// argument now is the time of the answer. n must not be negative. A change counts as refused if the function refused
-// returns true for the change's first revision, otherwise as acknowledged. refused must report whether the client
-// refuses a version from the revision since or a later one. Pay calls refused with the lock held, so refused must not
-// call methods of d.
+// argument now is the time of the answer. The argument n must not be negative. If the function refused returns true for
+// a change's first revision, the change counts as refused. If it returns false, the change counts as acknowledged. The
+// function refused must report whether the client refuses a version from the revision since or a later one. Pay calls
+// it with the lock held, so it must not call methods of d.
 func (d *Debts) Pay(n int, now time.Time, refused func(since int64) bool) {
 	if n == 0 {
 		return
@@ -86,12 +86,12 @@ func (d *Debts) Leave() {
 	d.parts, d.over = nil, true
 }
 
-// Owes reports whether there is a debt for a change for which the function selects returns true. If there is such a
-// debt, since is the time from which the client is behind. It is the time of the last payment. If that payment left no
-// debt, it is the time of the next debt. If owes is false, since has no meaning. Owes calls the function with the lock
-// held.
-func (d *Debts) Owes(selects func(*Change) bool) (since time.Time, owes bool) {
+// Owes reports whether there is a debt for a change for which the function filter returns true. If there is such a
+// debt, the result since is the time from which the client is behind. It is the time of the last payment. If that
+// payment left no debt, it is the time of the next debt. If the result owes is false, since has no meaning. Owes calls
+// filter with the lock held.
+func (d *Debts) Owes(filter func(*Change) bool) (since time.Time, owes bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.since, slices.ContainsFunc(d.parts, func(p *Part) bool { return selects(p.change) })
+	return d.since, slices.ContainsFunc(d.parts, func(p *Part) bool { return filter(p.change) })
 }

@@ -91,8 +91,8 @@ func (t Took) plus(o Took) Took {
 }
 
 // until returns the time within which a share of the clients had acknowledged. The parameter clients is the number of
-// clients. The result is false if fewer have acknowledged, or if share or the number of clients is 0. The time is the
-// end of a bucket, at most 41 % too long, or the exact longest time.
+// clients. The result is false if a smaller share of the clients has acknowledged, or if share or clients is 0. The
+// time is the end of a bucket, at most 41 % too long, or the exact longest time.
 func (t Took) until(share float64, clients int) (time.Duration, bool) {
 	want := int(math.Ceil(share * float64(clients)))
 	if want <= 0 || t.total() < want {

@@ -36,7 +36,8 @@ type claim struct {
 	checked            bool   // its agent reports health
 }
 
-// claimOf returns the claim of a node, without the credential. raw is the encoded node. Errors are gRPC statuses.
+// claimOf returns the claim of a node, without the credential. The argument raw is the encoded node. Errors are gRPC
+// statuses.
 func claimOf(node view.Node, raw []byte) (claim, error) {
 	c := claim{namespace: node.Verified.Namespace, account: node.Verified.Account, group: node.Metadata[groupKey],
 		entry:   node.Metadata[entryKey],
@@ -144,7 +145,7 @@ func addressTaken(m machines.Machine, by string) error {
 		inNetwork(m.Spec.GetNetwork()), by)
 }
 
-// inNetwork returns the words that name a network; empty for an empty network.
+// inNetwork returns the words that name a network. For an empty network the result is empty.
 func inNetwork(network string) string {
 	if network == "" {
 		return ""

@@ -107,7 +107,8 @@ func (d digester) elements(fd protoreflect.FieldDescriptor, l protoreflect.List,
 	return all
 }
 
-// unpack returns the message in an Any; nil for other messages, and for types that this build does not know.
+// unpack returns the message in an Any. The result is nil if m is not an Any, or if this build does not know the type
+// in the Any.
 func unpack(m protoreflect.Message) protoreflect.Message {
 	packed, is := m.Interface().(*anypb.Any)
 	if !is {

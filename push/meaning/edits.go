@@ -18,13 +18,13 @@ import (
 )
 
 // takeHeaders returns the changes that a route makes to headers, and clears them in the route. The result text lists
-// the changes in order, without credentials. The result values is a digest of the added headers, or "" if the route
-// adds no headers.
-func takeHeaders(r *routev3.Route) (text, values string) {
+// the changes in order, without credentials. The result addedDigest is a digest of the added headers, or "" if the
+// route adds no headers.
+func takeHeaders(r *routev3.Route) (text, addedDigest string) {
 	var parts []string
 	if len(r.RequestHeadersToAdd)+len(r.ResponseHeadersToAdd) > 0 {
 		all := &routev3.Route{RequestHeadersToAdd: r.RequestHeadersToAdd, ResponseHeadersToAdd: r.ResponseHeadersToAdd}
-		values = digest(all.ProtoReflect(), maxDepth)
+		addedDigest = digest(all.ProtoReflect(), maxDepth)
 	}
 	take := func(of string, add *[]*corev3.HeaderValueOption, remove *[]string) {
 		for _, h := range *add {
@@ -52,7 +52,7 @@ func takeHeaders(r *routev3.Route) (text, values string) {
 	}
 	take("request", &r.RequestHeadersToAdd, &r.RequestHeadersToRemove)
 	take("response", &r.ResponseHeadersToAdd, &r.ResponseHeadersToRemove)
-	return strings.Join(parts, ", "), values
+	return strings.Join(parts, ", "), addedDigest
 }
 
 // takeFault returns the faults that a route injects as a text, and clears them in the route. If a text cannot express

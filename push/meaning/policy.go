@@ -67,7 +67,8 @@ func (p *policies) custom() bool {
 	return false
 }
 
-// unenforceable is a suffix in the name of a rule. The rule replaces a CUSTOM policy whose provider cannot be used.
+// unenforceable is a suffix of names of rules. A rule whose name has this suffix replaces a CUSTOM policy whose
+// provider cannot be used.
 const unenforceable = "-deny-due-to-bad-CUSTOM-action"
 
 // closes reports whether the filter refuses traffic because a policy cannot be enforced. Two kinds of filters do so: an

@@ -78,8 +78,7 @@ func sampleOf(m *matcherv3.StringMatcher) string {
 	return ""
 }
 
-// maxExample is a length in bytes. When an example of a regular expression exceeds this length, nothing is appended any
-// more.
+// maxExample is a length in bytes. Once an example of a regular expression is longer, nothing more is appended to it.
 const maxExample = 1000
 
 // example returns a text that a regular expression probably matches. For an invalid expression it returns "".

@@ -50,10 +50,10 @@ func (l *Loop) Base(ctx context.Context) (b *Base, err error) {
 	return b, b.plan(ctx, waiting, nil)
 }
 
-// Afford returns nil if this process has enough memory to plan a change in a copy of the plan. It has if the planned
-// configuration with the change fits Config.Room, if Config.Room is 0, or if the change adds little. Without enough
-// memory, the error wraps ErrNoRoom, and names the record that grows most. Other errors are the context's error, an
-// error after a panic, and an error because the loop has ended.
+// Afford returns nil if this process has enough memory to plan a change in a copy of the plan. The memory is enough if
+// the planned configuration with the change fits Config.Room, if Config.Room is 0, or if the change adds little. If the
+// memory is not enough, the error wraps ErrNoRoom, and names the record that grows most. Other errors are the context's
+// error, an error after a panic, and an error because the loop has ended.
 func (l *Loop) Afford(ctx context.Context, c mirror.Change) error {
 	return l.run(ctx, func() (err error) {
 		l.unchanged = true
@@ -93,7 +93,7 @@ func (b *Base) Apply(ctx context.Context, c mirror.Change) (moved []Moved, err e
 	return moved, err
 }
 
-// plan plans a change of the resolved snapshot, until the context ends. moved may be nil.
+// plan plans a change of the resolved snapshot, until the context ends. The argument moved may be nil.
 func (b *Base) plan(ctx context.Context, c mirror.Change, moved *[]Moved) error {
 	err := b.guarded(func() {
 		yielder := loop.NewPatientYielder()

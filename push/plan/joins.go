@@ -139,8 +139,8 @@ func (l *Loop) startJoin(e *joinRequest) {
 	l.joinQueues[i].requests = append(l.joinQueues[i].requests, e)
 }
 
-// planJoins plans layers that queued requests lack, for one turn of the loop. Namespaces alternate, and each plans its
-// first request.
+// planJoins plans layers that queued requests lack, for one turn of the loop (a limited time). It alternates between
+// the namespaces, and plans the first request of each.
 func (l *Loop) planJoins(began time.Time) {
 	over := l.overAt(began)
 	for len(l.joinQueues) > 0 {
@@ -162,7 +162,8 @@ func (l *Loop) planJoins(began time.Time) {
 	}
 }
 
-// finishJoin answers a request whose layers are planned. made is false if planning the layers has panicked.
+// finishJoin answers a request whose layers are planned. The argument made is false if planning the layers has
+// panicked.
 func (l *Loop) finishJoin(e *joinRequest, made bool) {
 	l.removeJoin(e)
 	h, err := l.join(e, made)

@@ -19,7 +19,7 @@ import (
 type kind struct {
 	// front returns the front of a scope and its host table, without hosts. The Sidecar is nil if no Sidecar applies.
 	front func(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table)
-	// workload plans the inbound side. It calls yield between two resources.
+	// workload plans the inbound side. It calls the function yield between two resources.
 	workload func(in *input.Input, key view.Workload, yield func()) *inbound.Workload
 }
 

@@ -104,8 +104,8 @@ func (l *Loop) apply(now time.Time) {
 	l.resume(now)
 }
 
-// overAt returns a function that reports whether the present turn is over. began is the start of the turn. The planner
-// calls the function after each piece of work. The function also yields the processor to other goroutines.
+// overAt returns a function that reports whether the present turn is over. The argument began is the start of the turn.
+// The planner calls the function after each piece of work. The function also yields the processor to other goroutines.
 func (l *Loop) overAt(began time.Time) func() bool {
 	yielder := loop.NewYielder()
 	return func() bool {

@@ -40,9 +40,9 @@ type failure struct {
 // list, and then adds the names in the first list. It waits for the loop's goroutine. It also waits until the proxy's
 // set (its planned resources) contains the available Secrets, but at most one second. It returns early when ctx ends,
 // which may leave the names unchanged. When SubscribeSecrets returns, the proxy's right to a Secret may still be
-// unknown, and a private key may not be decrypted yet. Such a Secret is added to the set later. For this addition, the
-// Loop calls the function moved that was passed to Join. If planning for this identity has panicked within the last ten
-// seconds, the names stay unchanged, and Proxy.Err returns ErrUnplannable.
+// unknown, and a private key may not be decrypted yet. Such a Secret is added to the set later, and the Loop then calls
+// the argument that Join got as moved. If an earlier SubscribeSecrets for this identity has panicked within the last
+// ten seconds, the names stay unchanged, and Proxy.Err returns ErrUnplannable.
 func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
 	l := p.loop
 	patience, cancel := context.WithTimeout(ctx, subscribePatience)

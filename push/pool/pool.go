@@ -28,7 +28,7 @@ type ResourceSpec interface {
 // PiecewiseSpec is a ResourceSpec of a resource that may be large.
 type PiecewiseSpec interface {
 	ResourceSpec
-	// BuildInPieces must return the same result as Build, and call pause between small pieces of the work.
+	// BuildInPieces must return the same result as Build, and call the function pause between small pieces of the work.
 	BuildInPieces(pause func()) (*xds.Resource, error)
 }
 
@@ -72,9 +72,9 @@ func (p *Pool) Resource(spec ResourceSpec) (*xds.Resource, error) {
 	return p.resource(spec, spec.Build)
 }
 
-// ResourceInPieces does the same as Resource, but builds with BuildInPieces, which calls pause. pause may use the Pool.
-// It is not called for a cached resource. The fragment of a SharedSpec is found in the pool too. The error is that of
-// BuildInPieces.
+// ResourceInPieces does the same as Resource, but builds with BuildInPieces, which calls the function pause. This
+// function may use the Pool. It is not called for a cached resource. The fragment of a SharedSpec is found in the pool
+// too. The error is that of BuildInPieces.
 func (p *Pool) ResourceInPieces(spec PiecewiseSpec, pause func()) (*xds.Resource, error) {
 	return p.resource(spec, func() (*xds.Resource, error) {
 		shared, is := spec.(SharedSpec)
@@ -112,8 +112,8 @@ func (p *Pool) Fragment(spec FragmentSpec) (*xds.Fragment, error) {
 	return p.FragmentOf(spec, spec.Fragment)
 }
 
-// FragmentOf returns the fragment of a key from the cache, or calls build. key must be comparable and contain every
-// input of build. The error is that of build, and is not cached.
+// FragmentOf returns the fragment of a key from the cache, or calls the function build. The argument key must be
+// comparable, and contain every input of build. The error is that of build, and is not cached.
 func (p *Pool) FragmentOf(key any, build func() (*xds.Fragment, error)) (*xds.Fragment, error) {
 	return p.fragments.get(key, func() (*xds.Fragment, xds.Hash, error) {
 		f, err := build()
@@ -135,12 +135,12 @@ func (p *Pool) Fragments() int64 { return p.fragBuilt.Load() }
 // Size returns the numbers of cached resources and of cached fragments. It may count results that were freed just now.
 func (p *Pool) Size() (resources, fragments int) { return p.resources.size(), p.fragments.size() }
 
-// Resources maps each cached resource to its cached Specs, the oldest Spec first. The caller owns the result. Meanwhile
-// other calls for resources wait.
+// Resources maps each cached resource to its cached Specs, the oldest Spec first. The caller owns the result. Other
+// calls for resources wait until Resources returns.
 func (p *Pool) Resources() map[*xds.Resource][]any { return p.resources.all() }
 
 // Pieces maps each cached fragment to its cached Specs or keys (FragmentOf), the oldest first. The caller owns the
-// result. Meanwhile other calls for fragments wait.
+// result. Other calls for fragments wait until Pieces returns.
 func (p *Pool) Pieces() map[*xds.Fragment][]any { return p.fragments.all() }
 
 // specsPerBody is the maximum number of cached Specs of one body (a result with certain bytes). Each edit that does not

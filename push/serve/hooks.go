@@ -9,10 +9,10 @@ import (
 
 // Hooks are functions that record metrics. Any of them may be nil. They are called from many goroutines, which wait for
 // them, and should return quickly. Sent, Pushed, Queued and Wrote are called within a stream's turn (fanout.Loop.Join).
-// Converged is called there, or by the goroutine that reads the stream. Streams, Acked, Refused, Expired and Left are
-// called by the goroutine that reads the stream. Timeout and Bounded are called by any goroutine. Sent, Pushed, Acked,
-// Refused and Expired are not called for agent types (AgentType). The comments state the names of the metrics after a
-// colon.
+// Converged is called within a turn too, or by the goroutine that reads the stream. Streams, Acked, Refused, Expired
+// and Left are called by the goroutine that reads the stream. Timeout and Bounded are called by any goroutine. Sent,
+// Pushed, Acked, Refused and Expired are not called for agent types (AgentType). The comments state the names of the
+// metrics after a colon.
 type Hooks struct {
 	Streams func(change int)                                // a stream joined (+1) or ended (-1): pilot_xds, navarch_proxies
 	Sent    func(t xds.Type, resources, removed, bytes int) // a response was sent: pilot_xds_pushes; bytes on the wire
@@ -38,7 +38,7 @@ type Refusal struct {
 	Identity  string // SPIFFE ID of the client; empty on plain text
 	View      string // Proxy.ID
 	Type      xds.Type
-	Name      string // the refused resource; empty while it is unknown, until halves of the response are sent again
+	Name      string // the refused resource; empty while it is unknown (the server then sends halves of the response again)
 	Version   string // the refused version, which is not sent again on the stream; empty if Name is empty
 	Envoy     string // version of the client's Envoy
 	Good      string // the version that stays in effect; empty if the client has no version

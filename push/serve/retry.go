@@ -13,7 +13,7 @@ import (
 // refused them. It is computed before the stream's lock is acquired, because the computation calls functions of other
 // packages.
 type withheld struct {
-	versions []quarantine.Key // versions of the stream's view in quarantine
+	versions []quarantine.Key // versions that the quarantine withholds from the stream
 	secrets  bool             // Secrets and credentials are withheld, because the caller's credential has expired
 	secret   bool             // set by covers when it withholds a Secret or credential
 	own      bool             // set by covers when it withholds a version that is withheld from this identity alone
@@ -60,8 +60,8 @@ func (w *withheld) covers() func(*xds.Resource) bool {
 	}
 }
 
-// reporter returns the identifier by which the quarantine of a version counts this client. If the version is withheld
-// from the client's identity alone, this is the client's credential. If not, it is the client's identity.
+// reporter returns the Reporter of this client's reports about a version. If the version is withheld from the client's
+// identity alone, the Reporter is the client's credential. If not, it is the client's identity.
 func (st *stream) reporter(k quarantine.Key) quarantine.Reporter {
 	if k.Identity != "" {
 		return quarantine.Reporter(st.credential())
@@ -125,8 +125,8 @@ func (x *exchange) acknowledgedRetries() (accepted []quarantine.Key) {
 	return accepted
 }
 
-// retry sends withheld versions again, each to one proxy of each version of Envoy for which a retry is due. It also
-// sends each released version to some of the streams that lack the version. Server.watch calls retry.
+// retry sends withheld versions of resources again. For each version of Envoy with a due retry, one proxy gets the
+// resource. retry also sends released versions to some of the streams that lack them. Server.watch calls retry.
 func (s *Server) retry() {
 	q := s.cfg.Quarantine
 	q.Tick()
@@ -195,12 +195,12 @@ func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 // again, few clients have received it.
 const (
 	firstResumed = 8
-	mostResumed  = 1 << 20 // more than the streams of a replica, so all streams have been marked at this number
+	mostResumed  = 1 << 20 // more than the streams of a replica: a call of resume with this number marks all of them
 )
 
-// resume requests turns for streams that lack a released version. The first call for a version requests turns for
-// firstResumed streams, and each further call for twice as many. When no stream lacks the version, resume forgets the
-// version.
+// resume marks streams that lack a released version, so that the version is sent on them soon. The first call for a
+// version marks at most firstResumed streams, and each further call at most twice as many as the call before. When no
+// stream lacks the version, or when the number has reached mostResumed, resume forgets the version.
 func (s *Server) resume(k quarantine.Key, streams []*stream) {
 	room := max(firstResumed, 2*s.resuming[k])
 	s.resuming[k] = room

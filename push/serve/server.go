@@ -43,20 +43,20 @@ type Config struct {
 	// parameter text is the client's message. The goroutine that reads the stream calls Blame. The rate of calls for
 	// each identity is bounded. If Blame is nil, refusals name no objects.
 	Blame func(p Proxy, t xds.Type, name, text string) []model.Place
-	// Authenticate returns the identity of the peer of a call. Its error ends the stream, with Unavailable if it is
-	// attest.ErrUnavailable, otherwise with Unauthenticated. The zero Caller is a peer without an identity, which is
-	// sent only configuration that needs no identity. If Authenticate is nil, peers on plain text have no identity, and
-	// peers on TLS are refused.
+	// Authenticate returns the identity of the peer of a call. Its error ends the stream. The status is Unavailable if
+	// the error matches attest.ErrUnavailable, and Unauthenticated for other errors. The zero Caller is a peer without
+	// an identity, which is sent only configuration that needs no identity. If Authenticate is nil, peers on plain text
+	// have no identity, and peers on TLS are refused.
 	Authenticate func(context.Context) (attest.Caller, error)
 	// Refused returns the reason why an authenticated caller is no longer served, or nil if the caller is served. With
 	// a reason the stream ends with PermissionDenied. Refused is called when a stream joins, and by Recheck. It is not
 	// called for peers without an identity. If Refused is nil, no caller is refused.
 	Refused func(attest.Caller) error
 	// MayHaveKeys reports in its first result whether a caller may be sent further Secrets and new versions of its
-	// present Secrets. Extensions that contain a credential are treated like Secrets. If the result is false, a request
-	// for further Secrets is ignored, and new versions wait until a later call returns true. If the second result is
-	// then true, a request for further Secrets ends the stream. Recheck ends a stream whose new versions wait. The
-	// client reconnects with a newer credential.
+	// present Secrets. Extensions that contain a credential are treated like Secrets. If the first result is false, a
+	// request for further Secrets is ignored, and new versions wait until a later call returns true. If in addition the
+	// second result is true, a request for further Secrets ends the stream, and Recheck ends a stream whose new
+	// versions wait. The client reconnects with a newer credential.
 	//
 	// MayHaveKeys is called for requests for further Secrets, by Recheck, and before each response of a stream with
 	// Secrets or extensions. Before a response, the call occupies the stream's turn (fanout.Loop.Join). MayHaveKeys is

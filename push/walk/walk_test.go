@@ -122,6 +122,36 @@ func TestPorts(t *testing.T) {
 	}
 }
 
+// A sidecar has the ports of the redirected connections, and of inbound listeners of its own (captureMode NONE). Its
+// outbound listeners are for its own workload, also if it has no inbound listener.
+func TestPortsOfSidecar(t *testing.T) {
+	out := listener(t, "0.0.0.0", 80, to("a"))
+	out.TrafficDirection = corev3.TrafficDirection_OUTBOUND
+	own := listener(t, "127.0.0.1", 9080, to("a"))
+	own.TrafficDirection = corev3.TrafficDirection_INBOUND
+	virtual := listener(t, "0.0.0.0", 15006, to("a"))
+	virtual.Name, virtual.TrafficDirection = xds.VirtualInbound, corev3.TrafficDirection_INBOUND
+	for _, port := range []uint32{8080, 15006} {
+		virtual.FilterChains = append(virtual.FilterChains, &listenerv3.FilterChain{
+			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(port)}})
+	}
+	for what, c := range map[string]struct {
+		listeners []*listenerv3.Listener
+		want      []uint32
+	}{
+		"redirected":                 {[]*listenerv3.Listener{out, virtual}, []uint32{8080}},
+		"redirected, and of its own": {[]*listenerv3.Listener{own, out, virtual}, []uint32{8080, 9080}},
+		"of its own":                 {[]*listenerv3.Listener{out, own}, []uint32{9080}},
+		"mode NONE, none of its own": {[]*listenerv3.Listener{out}, nil},
+	} {
+		held := holding(c.listeners...)
+		held.Add(&clusterv3.Cluster{Name: xds.InboundPassthrough})
+		if got := held.Ports(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: ports %v, want %v", what, got, c.want)
+		}
+	}
+}
+
 // Where nothing is redirected to a proxy, clients connect to the address of its outbound listener. Where connections
 // are redirected, the address of a host that no listener is for stays unknown.
 func TestAddressOf(t *testing.T) {

@@ -44,18 +44,17 @@ func (m *Messages) Identity(namespace, account string) string {
 // Ports returns the ports at which clients reach the workload or the gateway. The result is sorted and has no
 // repetitions. It is nil if there are no such ports. The caller owns the slice.
 func (m *Messages) Ports() (all []uint32) {
-	virtual := slices.IndexFunc(m.listeners, func(l *listenerv3.Listener) bool { return l.GetName() == xds.VirtualInbound })
-	inbound := slices.ContainsFunc(m.listeners, isInbound)
-	if virtual < 0 {
-		for _, l := range m.listeners { // listeners of a gateway, or of a sidecar without redirected inbound connections
-			port := l.GetAddress().GetSocketAddress().GetPortValue()
-			if isInbound(l) == inbound && port > 0 { // a Unix socket has no port
-				all = append(all, port)
+	// Only sidecars have this cluster and inbound listeners. All listeners of a gateway are for its clients.
+	gateway := m.clusters[xds.InboundPassthrough] == nil && !slices.ContainsFunc(m.listeners, isInbound)
+	for _, l := range m.listeners {
+		own := l.GetAddress().GetSocketAddress().GetPortValue() // 0 for a Unix socket
+		if l.GetName() != xds.VirtualInbound {
+			if own > 0 && (gateway || isInbound(l)) {
+				all = append(all, own)
 			}
+			continue
 		}
-	} else {
-		own := m.listeners[virtual].GetAddress().GetSocketAddress().GetPortValue()
-		for _, chain := range m.listeners[virtual].GetFilterChains() {
+		for _, chain := range l.GetFilterChains() {
 			if port := chain.GetFilterChainMatch().GetDestinationPort().GetValue(); port > 0 && port != own {
 				all = append(all, port)
 			}

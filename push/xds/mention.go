@@ -94,9 +94,10 @@ func (f *Fragment) mentions() *mentioned {
 // limit.
 const maxDepth = 100
 
-// collect calls found with every string of an encoded message that may be a name. depth is the number of levels of
-// nested messages to search. Without a schema, strings and messages cannot be distinguished, so every length-delimited
-// field is searched as both. Bytes that are not a message are searched up to the first decoding error.
+// collect calls the function found with every string of an encoded message that may be a name. The argument depth is
+// the number of levels of nested messages to search. Without a schema, strings and messages cannot be distinguished, so
+// every length-delimited field is searched as both. Bytes that are not a message are searched up to the first decoding
+// error.
 func collect(message []byte, depth int, found func(string)) {
 	_ = protowalk.Each(message, func(f protowalk.Field) error {
 		if f.Bytes == nil {

@@ -12,9 +12,10 @@ import (
 // hashedAtOnce is the number of bytes that EncodeInPieces hashes without a pause.
 const hashedAtOnce = 4 << 20
 
-// EncodeInPieces returns the result of Encode for a large message. One repeated field of the message is not in m: the
-// parameter field is its number, and elements has its elements. EncodeInPieces calls pause between the elements. It
-// fails only if a string is not valid UTF-8. The error names the type and the resource.
+// EncodeInPieces returns the result of Encode for a large message. One repeated field of the message is not in m. The
+// argument field is the field's number, and elements is its elements. EncodeInPieces calls the function pause after
+// each element, and after each hashed piece of the encoded message. It fails only if a string is not valid UTF-8. The
+// error names the type and the resource.
 func EncodeInPieces(
 	t Type, name string, m proto.Message, field protowire.Number, elements []proto.Message, pause func(), needs ...Ref,
 ) (*Resource, error) {

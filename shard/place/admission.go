@@ -44,7 +44,7 @@ type Admission struct {
 	pace *Pace // owned by Run
 	wake chan struct{}
 
-	mu    sync.Mutex // a leaf lock: guards the fields below
+	mu    sync.Mutex // guards the fields below; no other lock is acquired while it is held
 	gate  gate
 	cost  float64 // total cost of the joins admitted or refused since the last measurement
 	state AdmissionState
@@ -76,11 +76,11 @@ func NewAdmission(cfg AdmissionConfig) *Admission {
 	return a
 }
 
-// Wait blocks until a join is admitted. cost is the cost of the join (CostFull, CostHolds); a negative cost counts as
-// 0. With AdmissionConfig.Off the join is admitted at once. Errors are gRPC statuses:
+// Wait blocks until a join is admitted. The argument cost is the cost of the join (CostFull, CostHolds). A negative
+// cost counts as 0. If AdmissionConfig.Off is set, the join is admitted at once. Errors are gRPC statuses:
 //
-//   - ResourceExhausted, with a RetryInfo of 1 to 30 s. The wait exceeds Longest, or is expected to exceed it. Or the
-//     queue is full. Or memory is full and 32 joins wait.
+//   - ResourceExhausted, with a RetryInfo of 1 to 30 s. The wait exceeds Longest or is expected to exceed it, the
+//     queue is full, or memory is full and 32 joins wait.
 //   - Canceled or DeadlineExceeded. ctx ended. Even with an ended ctx, a join that need not wait may be admitted.
 func (a *Admission) Wait(ctx context.Context, cost float64) error {
 	if a.cfg.Off {

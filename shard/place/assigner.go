@@ -20,7 +20,7 @@ const (
 	forgetAfter  = time.Hour        // replicas that are away this long are forgotten
 	massHold     = 15 * time.Second // pause if over half of the members seem gone; the cause may be etcd
 	unevenFor    = time.Minute      // duration of uneven load before it makes shards move
-	departedFor  = time.Minute      // the load before a departure counts this long, until the proxies are back
+	departedFor  = time.Minute      // for this time after a departure, the load before it counts: proxies are not back
 )
 
 // assigner decides the next ring. It reads no clock, and does not access etcd. One goroutine calls its methods.
@@ -33,7 +33,9 @@ type assigner struct {
 	departed      ring.Load // total load before the last departures of replicas
 	departedUntil time.Time // end of the time in which departed counts
 	damper        damper
-	alone         bool // ring members without a record have certainly ended (LeaderConfig.Alone); false after the first write
+	// alone is true if the ring members without a record have certainly ended (LeaderConfig.Alone), so that massHold
+	// does not apply to them. It is false after the first write.
+	alone bool
 }
 
 // replica is the assigner's memory of one replica.
@@ -43,7 +45,7 @@ type replica struct {
 	ready   time.Time // when the replica became ready; zero: it is not ready
 	was     time.Time // value of ready before the replica left
 	left    time.Time
-	lost    int       // number of crashes while the replica was in the ring; decreases when they are forgotten
+	lost    int       // number of crashes in the ring; decreases when they are forgotten, or if only the lease was lost
 	out     bool      // the replica is not in the ring
 	joined  time.Time // when the replica joined the ring; zero: before this leader's time, or never
 	flapped bool      // the damper has counted the present departure

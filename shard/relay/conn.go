@@ -45,11 +45,11 @@ type upstream struct {
 
 // open starts an upstream connection and returns at once. A goroutine waits for the pause d.after, dials d.addr, and
 // sends events until the connection ends or is cancelled. Before it dials Config.Target, it also waits for the pacer
-// (pace.go). The number of Envoy's stream is in the parameter of.
-func (r *Relay) open(ctx context.Context, d dial, of uint64) *upstream {
+// (pace.go). The argument envoyStream is the number of Envoy's stream.
+func (r *Relay) open(ctx context.Context, d dial, envoyStream uint64) *upstream {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &upstream{
-		id: d.conn, row: r.stats.open(of, methodDelta, d.addr), cancel: cancel,
+		id: d.conn, row: r.stats.open(envoyStream, methodDelta, d.addr), cancel: cancel,
 		in: make(chan event), out: make(chan mem.BufferSlice), done: ctx.Done(),
 	}
 	go r.run(ctx, u, d)

@@ -118,9 +118,9 @@ type cursor struct {
 	at   int             // offset of the next byte in the message
 }
 
-// fields calls visit for every length-delimited field before the offset end, with the length n of the field's value.
-// During the call, the cursor is at the value, and visit may read any part of the value. Other fields are skipped.
-// Errors are errWire and those of visit.
+// fields calls the function visit for every length-delimited field before the offset end, with the length n of the
+// field's value. During the call, the cursor is at the value, and the function may read any part of the value. Other
+// fields are skipped. The error is errWire or the function's error.
 func (c *cursor) fields(end int, visit func(field protowire.Number, n int) error) error {
 	for c.at < end {
 		field, kind, err := c.tag(end)

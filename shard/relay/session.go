@@ -197,7 +197,7 @@ func (s *session) conn(addr string) *connState {
 }
 
 // candidate returns the address to dial. It is the owner's address if s.follow is true, the owner is known, and s.pace
-// permits a move now. Otherwise it is s.target.
+// permits a move now. In all other cases it is s.target.
 func (s *session) candidate(now time.Time) string {
 	if s.follow && s.known != "" && s.pace.open(now) {
 		return s.known

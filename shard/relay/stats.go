@@ -220,13 +220,13 @@ func (c *counters) tookOne(err error) {
 	c.taken.Add(1)
 }
 
-// open adds an upstream to the list, and drops ended upstreams above keptStreams. The number of Envoy's stream is in
-// the parameter of.
-func (c *counters) open(of uint64, method, address string) *stream {
+// open adds an upstream to the list, and drops ended upstreams above keptStreams. The argument envoyStream is the
+// number of Envoy's stream.
+func (c *counters) open(envoyStream uint64, method, address string) *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.upstreams++
-	s := &stream{id: c.upstreams, of: of, method: method, address: address, opened: time.Now()}
+	s := &stream{id: c.upstreams, of: envoyStream, method: method, address: address, opened: time.Now()}
 	c.streams = append(c.streams, s)
 	for i := 0; len(c.streams) > keptStreams && i < len(c.streams); {
 		if old := c.streams[i]; old.ended.Load() != nil {

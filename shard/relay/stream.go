@@ -37,8 +37,8 @@ func (r *Relay) carry(_ any, down grpc.ServerStream) error {
 }
 
 // loop serves one delta stream of Envoy. It owns the stream's session (a state machine of events and effects). It
-// passes messages between the goroutines that read and write. A slow receiver holds back only its sender, because a new
-// message is read after the previous one was passed on.
+// passes messages between the goroutines that read and write. A slow receiver delays only its sender, because the next
+// message is read only after the previous one was passed on.
 type loop struct {
 	r     *Relay
 	id    uint64

@@ -56,7 +56,7 @@ func encodeFirst(node []byte, typeURL string, names []string, initial []named) m
 	return message(b)
 }
 
-// encodeAnswer encodes an ACK if err is nil, and otherwise a NACK with the error's text.
+// encodeAnswer encodes an ACK if err is nil. If err is not nil, it encodes a NACK with the error's text.
 func encodeAnswer(typeURL, nonce string, err error) mem.BufferSlice {
 	b := appendText(appendText(nil, requestType, typeURL), requestNonce, nonce)
 	if err != nil {

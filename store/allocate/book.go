@@ -16,8 +16,8 @@ const (
 	// mostOfEntry is the maximum number of hosts of one ServiceEntry that get automatic addresses. The CRD has the same
 	// limit for the hosts of a ServiceEntry.
 	mostOfEntry = 256
-	// MostOfNamespace is the maximum number of hosts of one namespace that get automatic addresses. Addresses that
-	// specs of the namespace state are not assigned to hosts, up to the same number of addresses.
+	// MostOfNamespace is the maximum number of hosts of one namespace that get automatic addresses. It is also the
+	// maximum number of addresses that the specs of one namespace keep from being assigned.
 	MostOfNamespace = 1 << 14
 )
 
@@ -36,7 +36,7 @@ func (n Name) compare(o Name) int {
 // hosts that need addresses, and the addresses in the spec and the status.
 type ServiceEntry struct {
 	Name
-	Created time.Time // creation time; if two ServiceEntries claim one address, the older one gets it
+	Created time.Time // creation time; see entry.older
 	normal.EntryAddresses
 }
 
@@ -59,8 +59,8 @@ const (
 //  2. one address of each family in the host's status, if the address is in the ranges and no other host has it;
 //  3. a new address.
 //
-// While another party assigns addresses, the status has priority over the stored addresses: a host also gets an address
-// of its status that another host has, unless the status of that host contains the address too.
+// While another party assigns addresses, the status has priority over the stored addresses. A host then gets an address
+// of its status even if another host has it, unless the other host's status contains the address too.
 //
 // If a spec states an address of the ranges, this address is not assigned. A present host that already has the address
 // keeps it, and store/normal ignores the address in the spec.
@@ -154,11 +154,10 @@ func (b *book) retry() {
 	}
 }
 
-// Step assigns and releases addresses. The parameter party assigns new addresses at present. If it is self, hosts that
-// lack an address get new addresses. altered has the sorted names of the ServiceEntries for which the result of
-// Addresses or Kept has changed since the last Step. It also has the ServiceEntries that Load added, and may have
-// unchanged ServiceEntries. wait is the time after which Step must be called again even without changes. If wait is 0,
-// no such call is needed.
+// Step assigns and releases addresses. The argument for party is the one that assigns new addresses at present. If it
+// is self, hosts that lack an address get new addresses. altered has the sorted names of the ServiceEntries for which
+// the result of Addresses or Kept has changed since the last Step. It also has those that Load added, and may have
+// unchanged ones. wait is the time after which Step must be called again even without changes; 0: no need.
 func (b *book) Step(now time.Time, party giver) (altered []Name, wait time.Duration) {
 	for at, since := range b.leaving {
 		left := b.grace - now.Sub(since)
@@ -175,19 +174,21 @@ func (b *book) Step(now time.Time, party giver) (altered []Name, wait time.Durat
 		b.retry()
 	}
 	b.giver = party
+	var decided []Name
 	for len(b.changed) > 0 {
 		ordered := slices.SortedFunc(maps.Keys(b.changed), func(x, y Name) int { return b.entries[x].older(b.entries[y]) })
 		clear(b.changed)
 		for _, name := range ordered {
 			b.decide(b.entries[name], now)
 		}
+		decided = append(decided, ordered...)
 	}
 	if len(b.leaving) > 0 && (wait == 0 || wait > b.grace) {
 		wait = b.grace
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(b.altered), Name.compare) {
-		altered = append(altered, name)
-		if e := b.entries[name]; !e.there && len(e.has) == 0 {
+	altered = slices.SortedFunc(maps.Keys(b.altered), Name.compare)
+	for _, name := range append(decided, altered...) {
+		if e := b.entries[name]; e != nil && !e.there && len(e.has) == 0 {
 			delete(b.entries, name)
 		}
 	}
@@ -195,9 +196,8 @@ func (b *book) Step(now time.Time, party giver) (altered []Name, wait time.Durat
 	return altered, wait
 }
 
-// older orders ServiceEntries by age, the oldest first, then by name. The result is that of cmp.Compare. Two
-// ServiceEntries may have the same address in their status. If the address is stored for neither of them, the older one
-// gets it, as in istiod.
+// older orders ServiceEntries by age, the oldest first, then by name. The result is that of cmp.Compare. If one Step
+// decides several ServiceEntries with one address in their status, and no host has it yet, the oldest gets it.
 func (e *entry) older(o *entry) int {
 	return cmp.Or(e.Created.Compare(o.Created), e.Name.compare(o.Name))
 }
@@ -269,7 +269,7 @@ func (b *book) decideHost(e *entry, host string, i int) {
 func (b *book) beyond(at slot, i int) string {
 	switch have := b.entries[at.name].has[at.host]; {
 	case i >= mostOfEntry:
-		return fmt.Sprintf("the first %d hosts of a ServiceEntry have automatic addresses", mostOfEntry)
+		return fmt.Sprintf("only the first %d hosts of a ServiceEntry get automatic addresses", mostOfEntry)
 	case have == nil && b.of[at.name.Namespace] >= MostOfNamespace:
 		return fmt.Sprintf("namespace %s has automatic addresses for %d hosts already", at.name.Namespace, MostOfNamespace)
 	}

@@ -228,6 +228,31 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
+// A removed ServiceEntry without assigned addresses leaves nothing in the book. Its hosts need no addresses, or another
+// party assigns them, or the namespace's bound is reached.
+func TestRemovedWithoutAddresses(t *testing.T) {
+	b := newBook(time.Minute, ranges...)
+	for i := range 10 {
+		b.Put(entryOf("none", i))
+		b.Put(entryOf("others", i, "a.example.com"))
+		if altered, _ := b.Step(start, others); len(altered) > 0 || len(b.entries) != 2 {
+			t.Fatalf("altered %v, %d entries", altered, len(b.entries))
+		}
+		b.Remove(Name{"shop", "none"})
+		b.Remove(Name{"shop", "others"})
+		if altered, wait := b.Step(start, others); len(altered) > 0 || wait != 0 || len(b.entries)+len(b.short)+len(b.changed) > 0 {
+			t.Errorf("altered %v, wait %v, entries %v, short %v", altered, wait, b.entries, b.short)
+		}
+	}
+	b.of["shop"] = MostOfNamespace
+	b.Put(entryOf("beyond", 0, "a.example.com"))
+	b.Step(start, self)
+	b.Remove(Name{"shop", "beyond"})
+	if b.Step(start, self); len(b.entries)+len(b.short) > 0 {
+		t.Errorf("entries %v, short %v", b.entries, b.short)
+	}
+}
+
 // A namespace can withhold a bounded number of addresses of the ranges by stating them, and releases them with its
 // ServiceEntries.
 // Promise: security-tenants.md#take-traffic-or-weaken-policies

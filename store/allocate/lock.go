@@ -34,7 +34,7 @@ type Lock struct {
 	namespace string
 	log       *slog.Logger
 
-	mu      sync.Mutex    // leaf mutex; guards the fields below
+	mu      sync.Mutex    // guards the fields below
 	seen    [2]record     // last state of the ConfigMap and of the Lease
 	since   [2]time.Time  // time of the last change of each element of seen, by this process's clock
 	held    bool          // see Held

@@ -18,9 +18,9 @@ type selector struct {
 	analyzer  problem.Analyzer  // for the warning that the selector matches no workload
 }
 
-// selectorOf returns the selector of a record. The parameter root is the root namespace of the mesh. applies is false
-// for a record that names its targets instead of selecting workloads. It is also false for a policy that refuses all
-// requests because it is invalid or not supported.
+// selectorOf returns the selector of a record. The parameter root is the root namespace of the mesh. The result applies
+// is false for a record that names its targets instead of selecting workloads. It is also false for a policy that
+// refuses all requests because it is invalid or not supported.
 func selectorOf(r model.Record, root string) (s selector, applies bool) {
 	key := r.Meta().Key
 	s = selector{namespace: key.Namespace, field: "spec.selector.matchLabels", analyzer: problem.NoMatchingWorkloadsFound}
@@ -130,8 +130,8 @@ func newWatches() watches {
 }
 
 // watch returns the watch of a selector in a namespace (empty for any namespace). It records that the examination
-// depends on this watch. For Applied, the result has only the field count, which is 1 if any workload matches and else
-// 0.
+// depends on this watch. For Applied, the result has only the field count. The count is 1 if any workload matches, and
+// 0 if no workload matches.
 func (x *examination) watch(namespace string, labels map[string]string) *watch {
 	if x.known != nil {
 		return &watch{count: selects(x.known, namespace, labels)}

@@ -27,7 +27,7 @@ var forms = []form{
 		regexp.MustCompile(`(?i)(\b(?:bearer|basic|apikey)(?:\s|\\u0020|%20)+)[A-Za-z0-9+/=._~-]{6,}()`)},
 	{"scheme Token, as the whole value", []string{"token"}, regexp.MustCompile(`(?i)(^token(?:\s|%20)+)[^\s]{12,}()$`)},
 	{"user and password in a URL", nil, regexp.MustCompile(`(://)[^\s/@:"'\\]*:[^\s/@"'\\]+(@)`)},
-	// The host does not begin with "sha" and a digit: name:tag@sha256:... is an image.
+	// The host does not begin with "sha" and a digit, because name:tag@sha256:... is an image.
 	{"user and password before a host", nil, regexp.MustCompile(`(^|[\s"'=(,;])[^\s/@:"'=(,;\\]+:[^\s/@"'\\]+` +
 		`(@(?:[a-rt-zA-Z0-9_(\[]|s[^h\s]|sh[^a\s]|sha[^\d\s]))`)},
 	{"parameter of a query", []string{"token=", "secret=", "password=", "passwd=", "pwd=", "key=", "sig=", "signature=",

@@ -63,12 +63,12 @@ type Answer struct {
 }
 
 // Leader resolves names while this process is the elected leader (Run). Its methods are safe for concurrent use, but
-// only one Run at a time. Config must not be changed after New.
+// only one call of Run may be in progress. Config must not be changed after New.
 type Leader struct {
 	Config
 	wake chan struct{} // capacity 1; receives a value when other names are needed
 
-	mu    sync.Mutex // leaf mutex; guards names and whole
+	mu    sync.Mutex // guards names and whole
 	names []string   // arguments of the last Need
 	whole bool
 

@@ -143,7 +143,7 @@ func (s *State) keepValid(e Loaded) (kept []object.ID) {
 	return kept
 }
 
-// reportKept normalises the objects that keepValid returned once more, to report their expired certificates.
+// reportKept normalises again the objects in kept (the result of keepValid), to report their expired certificates.
 func (s *State) reportKept(kept []object.ID, now time.Time) {
 	w := s.inventory
 	if len(kept) == 0 {
@@ -199,9 +199,8 @@ func (w *inventory) misused() (all []object.Problem) {
 }
 
 // targetsOrOwn returns the Secrets or ConfigMaps that a use refers to. The parameter by is the object that states the
-// use. While no workload is known, as in a folder with configuration alone, a Secret without a stated namespace is
-// sought in the namespace of the use. If the use has no namespace either, the Secret is sought in the namespace of the
-// object.
+// use. While no workload is known, as in a folder with configuration alone, the namespace of a Secret is the first of
+// these that is known: the field Of of the use, its field Namespace, the namespace of the object.
 func (f *references) targetsOrOwn(reach map[string][]place, one SecretUse, by object.ID) []object.ID {
 	switch {
 	case len(f.sets) > 0:

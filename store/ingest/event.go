@@ -67,7 +67,7 @@ type Outcome uint8
 const (
 	Done    Outcome = iota // all records were written, except those in Refused
 	Deposed                // another process leads
-	Unknown                // the store may contain any part of the batch: load again
+	Unknown                // the store may contain any part of the batch, and must be loaded again
 )
 
 func (Objects) event() {}

@@ -19,8 +19,8 @@ type Proposed struct {
 // Exceeding returns a problem for each proposed version that the leader would refuse because of the budget of its
 // tenant. The result is nil if there is no such version, or if b is the zero Budget. The problems are ordered by
 // tenant. Those of one tenant are in the order in which the leader would try to admit the versions. All stored records
-// count as admitted. The parameters system and root are namespaces that no budget bounds. tenant returns the tenant of
-// a namespace (isolation.TenantOf). Exceeding is pure and does not change its arguments.
+// count as admitted. The parameters system and root are namespaces that no budget bounds. The function tenant returns
+// the tenant of a namespace (isolation.TenantOf). Exceeding is pure and does not change its arguments.
 func Exceeding(b Budget, proposed []Proposed, stored []model.Record, system, root string, tenant func(namespace string) string,
 ) []object.Problem {
 	concerned := map[string]bool{}

@@ -154,8 +154,8 @@ func (w *inventory) remove(e object.Event) {
 	w.markOther(e.ID)
 }
 
-// broken marks an object as unreadable: its last good version stays in effect. A policy without a good version closes
-// its namespace. An event without a name reports an unreadable document.
+// broken marks an object as unreadable. The object's last good version stays in effect. A policy without a good version
+// closes its namespace. An event without a name reports an unreadable document.
 func (w *inventory) broken(e object.Event) {
 	if e.ID.Name == "" {
 		w.unreadable[e.Location] = true

@@ -60,7 +60,7 @@ func (w *inventory) noteNamespace(e object.Event) {
 
 // tenantsOf contains the results of Loop.Tenants.
 type tenantsOf struct {
-	mu      sync.Mutex // nothing else is locked while it is held
+	mu      sync.Mutex // no other lock is acquired while it is held
 	values  map[string]string
 	version uint64
 	changed chan struct{}

@@ -9,8 +9,8 @@ import (
 )
 
 // guard recovers from panics during the normalisation of single objects. Such a panic is a bug of Navarch, and would
-// end each leader in turn. Therefore the object counts as unreadable: its last good version stays in effect, and a
-// policy without one closes its namespace. All other objects are processed.
+// end each leader in turn. Therefore the object counts as unreadable. Its last good version stays in effect. A policy
+// without a good version closes its namespace. All other objects are processed.
 type guard struct {
 	crashes *crash.Log
 	fault   func(*object.Object) // a hook that panics in tests; nil: not called
@@ -24,7 +24,7 @@ func newGuard(crashes *crash.Log) guard {
 }
 
 // run calls f, which reads one object. If f panics, the panic is logged, and run returns it as a problem of the object.
-// Otherwise run returns nil.
+// If f does not panic, run returns nil.
 func (g *guard) run(o *object.Object, f func()) (problems []object.Problem) {
 	defer func() {
 		if fault := recover(); fault != nil {

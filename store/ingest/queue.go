@@ -21,7 +21,7 @@ type queue struct {
 	config     int                        // number of keys to be written, without those of endpoints and workloads
 }
 
-// group contains keys that are written together. It includes keys that need no write: a later change of such a key
+// group contains keys that are written together. It may include keys that need no write. A later change of such a key
 // joins the group, so that readers never see the later change without this one.
 type group struct {
 	place   uint64             // order of arrival
@@ -86,7 +86,8 @@ func (q *queue) set(g *group, key model.Key, waits bool) {
 	g.keys[key], q.of[key] = waits, g
 }
 
-// count updates the numbers of keys to be written. It adds the key if adds is true, and else subtracts it.
+// count updates the numbers of keys to be written. It adds the key if adds is true, and subtracts the key if adds is
+// false.
 func (q *queue) count(g *group, key model.Key, adds bool) {
 	n := 1
 	if !adds {
@@ -113,7 +114,7 @@ func (q *queue) remove(g *group) {
 	}
 }
 
-// join merges two groups into the older one, and returns it. a may be nil.
+// join merges two groups into the older one, and returns it. If a is nil, join returns b.
 func (q *queue) join(a, b *group) *group {
 	if a == nil {
 		return b
@@ -182,7 +183,7 @@ func (l *namespaceQueue) insert(g *group) {
 		l.groups = slices.DeleteFunc(l.groups, func(other *group) bool { return other.waitsIn != l || other == g })
 	}
 	at, there := slices.BinarySearchFunc(l.groups, g.place, func(other *group, place uint64) int { return cmp.Compare(other.place, place) })
-	if !there { // else the group had left the queue, and comes back to its position
+	if !there { // if it is there, the group had left the queue, and comes back to its position
 		l.groups = slices.Insert(l.groups, at, g)
 	}
 }

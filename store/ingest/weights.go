@@ -27,7 +27,7 @@ type weights struct {
 type offer struct {
 	loads []weight.Load
 	reads []weight.Read
-	fixed weight.Weight // replaces the weight if it exceeds weights.most; else zero
+	fixed weight.Weight // replaces the weight if it exceeds weights.most; zero: it does not replace the weight
 }
 
 func newWeights(most weight.Weight, stale func(object.ID)) *weights {

@@ -1,4 +1,4 @@
-// Package intern makes lists comparable: equal lists have equal handles (List). A struct with such a handle can be a
+// Package intern makes lists comparable. Equal lists have equal handles (List). A struct with such a handle can be a
 // map key.
 //
 // Owns: tables of lists, by weak references, so that unused lists are collected. Reads: no other package of Navarch.
@@ -43,12 +43,12 @@ func (l List[T]) Len() int { return len(l.All()) }
 
 // Table interns lists of one element type. It is safe for concurrent use. The zero Table is ready for use.
 type Table[T comparable] struct {
-	mu    sync.Mutex // no other lock is taken while it is held
+	mu    sync.Mutex // no other lock is acquired while it is held
 	seed  maphash.Seed
 	lists map[uint64][]weak.Pointer[[]T]
 }
 
-// List returns the List with the given elements, in their order. It does not retain the slice. For no elements it
+// List returns the List with the given elements, in their order. It does not retain the slice. Without elements it
 // returns the zero List.
 func (t *Table[T]) List(elements ...T) List[T] {
 	if len(elements) == 0 {

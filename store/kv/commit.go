@@ -21,11 +21,11 @@ const (
 	headRoom       = 4 << 10 // for the head, and for the comparison with the election key (fence)
 )
 
-// Batch is one atomic change of the records: readers see all its puts and deletes at once. The head is the etcd key
+// Batch is one atomic change of the records. Readers see all its puts and deletes at once. The head is the etcd key
 // that states whether the stored records are complete.
 type Batch struct {
 	Epoch Epoch // term of the writer; the batch is only written while the term lasts
-	Place Place // place of the head that completes the batch; with Chain 0 the head states no place
+	Place Place // place of the head that completes the batch; if its Chain is 0, the head states no place
 	// After is the revision of the head that this batch was compared with, from Load or from the last Commit. If the
 	// head has changed since, Commit returns ErrStale. If After is 0, the stored head must be complete or absent. Only
 	// a batch from a full comparison may follow an incomplete head, and that batch states the head's revision.
@@ -53,9 +53,10 @@ func (b *Batch) Len() int { return len(b.Puts) + len(b.Deletes) + len(b.Restore)
 // complete, of the batch's term, and agrees with Stored (if Known).
 //
 // Errors: the batch has no epoch or names a record twice (nothing was written), or a record does not encode. If a
-// record does not encode, earlier transactions of the batch may have been written. *TooLargeError comes with a valid
-// head: everything but the named records was written. After ErrDeposed or ErrStale the remaining transactions of the
-// batch were not written. After any other error the outcome is unknown: the caller must load and compare again.
+// record does not encode, earlier transactions of the batch may have been written. If the error is a *TooLargeError,
+// the head is valid, and everything but the named records was written. After ErrDeposed or ErrStale the remaining
+// transactions of the batch were not written. After any other error the outcome is unknown, so the caller must load and
+// compare again.
 func (s *Store) Commit(ctx context.Context, b Batch) (Head, error) {
 	if err := b.check(); err != nil {
 		return Head{}, err
@@ -135,7 +136,7 @@ type wrote struct {
 }
 
 // headOfMine returns the head that the batch follows, if this process wrote it in the same epoch. Reading it again is
-// unnecessary: every transaction compares the epoch and the head's revision.
+// unnecessary, because every transaction compares the epoch and the head's revision.
 func (s *Store) headOfMine(b Batch) (Head, bool) {
 	last := s.last.Load()
 	if last == nil || last.epoch != b.Epoch || last.head.Revision != b.After {

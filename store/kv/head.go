@@ -16,9 +16,9 @@ type Epoch struct {
 	Revision int64
 }
 
-// Head is the record that every transaction of a batch writes. Complete is set by the last transaction: only then do
-// the stored records form a complete state. An incomplete head has the Place of the last complete state, and no
-// Contents. An empty store, or one whose head was deleted, has the zero Head.
+// Head is the record that every transaction of a batch writes. The last transaction sets Complete. Only then do the
+// stored records form a complete state. An incomplete head has the Place of the last complete state, and no Contents.
+// An empty store, or one whose head was deleted, has the zero Head.
 type Head struct {
 	Revision     int64     // etcd's modification revision of the head; 0: there is no head
 	Epoch        int64     // Epoch.Revision of the leader that wrote the head

@@ -37,8 +37,8 @@ type Lease struct {
 	lost   chan struct{}
 }
 
-// Lease acquires a lease and renews it in the background. ctx bounds the request, not the lease. Errors: length is not
-// a positive whole number of seconds. All other errors are etcd's.
+// Lease acquires a lease and renews it in the background. The context bounds the request, not the lease. Errors: length
+// is not a positive whole number of seconds. All other errors are etcd's.
 func (s *Store) Lease(ctx context.Context, length time.Duration) (*Lease, error) {
 	if length < time.Second || length%time.Second != 0 {
 		return nil, fmt.Errorf("lease of %v: want whole seconds", length)

@@ -13,8 +13,8 @@ type Leased struct {
 	lease  *Lease // nil: not acquired, or dropped
 }
 
-// Leased returns a Leased without a lease. length is the length of its leases, in whole seconds. Put reports an invalid
-// length.
+// Leased returns a Leased without a lease. The argument length is the length of its leases, in whole seconds. Put
+// reports an invalid length.
 func (s *Store) Leased(length time.Duration) *Leased { return &Leased{store: s, length: length} }
 
 // Lost returns the channel of Lease.Lost, or nil without a lease. Once the channel is closed, the owner must call Drop
@@ -73,5 +73,5 @@ func (l *Leased) Release(ctx context.Context) error {
 func (l *Leased) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = l.Release(ctx) // otherwise the blobs expire by themselves
+	_ = l.Release(ctx) // if this fails, the blobs expire by themselves
 }

@@ -80,10 +80,10 @@ type State struct {
 
 // Load lists the records at one revision. Values that do not decode are listed too. A revision above 0 is listed as it
 // is, and State.Complete comes from the head at that revision. For revision 0, Load lists the present revision if its
-// head is complete, and otherwise the last complete revision. If no revision is complete, or etcd no longer has the
-// last complete one, Load lists the present revision, and State.Complete is 0. Errors: ErrCompacted if etcd no longer
-// has the revision, or compacts it between two pages. All other errors are etcd's. The State that comes with an error
-// must not be used.
+// head is complete. If the head is incomplete, Load lists the last complete revision. If no revision is complete, or
+// etcd no longer has the last complete one, Load lists the present revision, and State.Complete is 0. Errors:
+// ErrCompacted if etcd no longer has the revision, or compacts it between two pages. All other errors are etcd's. The
+// State that comes with an error must not be used.
 //
 // For revision 0, the present records may contradict a complete head. Load then lists the revision of the head instead,
 // provided that etcd still has it and its records agree with the head. State.At is then that revision, and a watch from

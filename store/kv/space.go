@@ -70,9 +70,9 @@ func (s *Space) Run(ctx context.Context) error {
 	}
 }
 
-// Measure measures once, sets the metrics, and logs changes of the warning. now is the present time. After an error of
-// Size the previous result stays. After an error of Keeps the new size is stored, without the age of the history.
-// Measure returns either error.
+// Measure measures once, sets the metrics, and logs changes of the warning. The argument now is the present time. After
+// an error of Size the previous result stays. After an error of Keeps the new size is stored, without the age of the
+// history. Measure returns either error.
 func (s *Space) Measure(ctx context.Context, now time.Time) error {
 	size, err := s.Size(ctx)
 	obs.SilentEtcd.Set(float64(size.Silent))
@@ -146,7 +146,7 @@ func (s *Space) room() string {
 }
 
 // Warning returns the present warning for the operator, or "". The text is "" before the first measurement too, unless
-// Room has a reason. full reports whether etcd refuses all writes.
+// Room has a reason. The result full reports whether etcd refuses all writes.
 func (s *Space) Warning() (text string, full bool) {
 	if why := s.room(); why != "" {
 		return why, true

@@ -133,8 +133,8 @@ type Stat struct {
 	Head     Head   // zero: there is no head
 }
 
-// Stat reads the head linearizably: the result is at least as new as anything that a replica knew when Stat was called.
-// Errors are etcd's. A head that does not decode is not an error of Stat: Head.Err reports it.
+// Stat reads the head linearizably, so the result is at least as new as anything that a replica knew when Stat was
+// called. Errors are etcd's. If the head does not decode, Stat returns no error, and Head.Err states the problem.
 func (s *Store) Stat(ctx context.Context) (Stat, error) {
 	resp, err := s.client.Get(ctx, s.prefix+headPath)
 	if err != nil {

@@ -37,7 +37,7 @@ type Config struct {
 	Alone bool
 }
 
-// Elector is one candidate. Its methods may be called from any goroutine, but only one Run at a time.
+// Elector is one candidate. Its methods may be called from any goroutine, but only one call of Run may be in progress.
 type Elector struct {
 	cfg   Config
 	epoch atomic.Pointer[kv.Epoch] // nil while this process does not lead
@@ -85,7 +85,7 @@ var ErrNotLeading = errors.New("this process does not lead")
 
 // Until returns the time up to which this process certainly leads, unless its key is deleted. That time is the end of
 // its lease without further renewal, as etcd reports it, on this process's monotonic clock. Until is for writes that
-// etcd cannot fence: the next leader is elected after that time. In the last second of the lease the error is
+// etcd cannot fence. The next leader is elected after that time. In the last second of the lease the error is
 // ErrNotLeading already. All other errors are etcd's.
 func (e *Elector) Until(ctx context.Context) (time.Time, error) {
 	if e.epoch.Load() == nil {
@@ -135,10 +135,10 @@ func (e *Elector) Depose(ctx context.Context, epoch kv.Epoch) (bool, error) {
 	return resp.Succeeded, nil
 }
 
-// Run takes part in the election until the context ends. When elected, it calls fn with the epoch and a context. fn's
+// Run takes part in the election until the context ends. When elected, it calls fn with the epoch and a context. This
 // context ends with the epoch (the lease was lost, or the key was deleted) and with Run's own context. Calls of fn do
 // not overlap. When fn returns, Run logs its error and resigns, so that the next candidate need not wait. After that,
-// Run campaigns again: immediately if the epoch has ended, otherwise after a pause between half of Retry and Retry.
+// Run campaigns again. If the epoch has not ended, Run first pauses for a time between half of Retry and Retry.
 // Failures of etcd are logged and retried. Run returns the context's error, after fn has returned.
 func (e *Elector) Run(ctx context.Context, fn func(context.Context, kv.Epoch) error) error {
 	cleared := !e.cfg.Alone
@@ -175,7 +175,7 @@ func (e *Elector) clear(ctx context.Context, done *bool) error {
 
 var errLost = errors.New("lost leadership")
 
-// term campaigns, calls fn once elected, and resigns. nil means that the epoch ended during fn.
+// term campaigns, calls fn once elected, and resigns. The result nil means that the epoch ended during fn.
 func (e *Elector) term(ctx context.Context, fn func(context.Context, kv.Epoch) error) error {
 	client := e.cfg.Store.Client()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -227,7 +227,7 @@ func (e *Elector) session(ctx context.Context, client *clientv3.Client) (*concur
 	if err != nil {
 		return nil, err
 	}
-	// The session must not end with ctx: the lease must live until fn has returned.
+	// The session must not end with ctx, because the lease must live until fn has returned.
 	return concurrency.NewSession(client, concurrency.WithLease(lease.ID), concurrency.WithTTL(int(e.cfg.Lease/time.Second)))
 }
 

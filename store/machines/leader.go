@@ -14,8 +14,8 @@ import (
 type WorkloadEntries interface {
 	// Want replaces the target states of all entries. Want may keep the map, but must not change the machines in it.
 	Want(all map[Name]Wanted)
-	// There returns the existing entries of machines, and a channel that is closed when they change. A nil channel
-	// means that only Want changes them.
+	// There returns the existing entries of machines, and a channel that is closed when an entry appears or disappears.
+	// The change of an existing entry need not close the channel. A nil channel means that only Want changes them.
 	There() ([]WorkloadEntry, <-chan struct{})
 }
 

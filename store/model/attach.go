@@ -47,8 +47,8 @@ func Attaches(key Key, targets []*typev1.PolicyTargetReference, selector map[str
 }
 
 // Selects reports whether a policy applies to a proxy with a namespace and labels. A policy that names Gateways applies
-// only to their proxies. Otherwise its selector decides, and the caller must check that the policy reaches the
-// namespace of the proxy.
+// only to their proxies. If the policy names no Gateways, its selector decides, and the caller must check that the
+// policy reaches the namespace of the proxy.
 func (p *Policy) Selects(namespace string, labels map[string]string) bool {
 	if names := p.Spec.GetGateways(); len(names) > 0 {
 		return OfGateways(names, p.Key, namespace, labels)

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Labels are half of the memory of a decoded endpoint (some 450 bytes of 900). Most sets of labels occur several times:
-// in each endpoint of a Deployment, and in the Workload of each of its Pods. So Decode gives equal labels one map.
+// Labels are half of the memory of a decoded endpoint (some 450 bytes of 900). Most sets of labels occur several times,
+// in each endpoint of a Deployment and in the Workload of each of its Pods. So Decode gives equal labels one map.
 
 // labelsKept bounds the number of maps in each generation of the shared labels.
 const labelsKept = 8192
@@ -19,7 +19,7 @@ const labelsKept = 8192
 type sharedLabels struct {
 	seed maphash.Seed
 
-	mu           sync.Mutex // no other lock is taken while it is held
+	mu           sync.Mutex // no other lock is acquired while it is held
 	young, elder map[uint64]map[string]string
 }
 

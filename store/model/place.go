@@ -17,9 +17,10 @@ const (
 // pkg/model/proxy.go, GetLocalityLabel).
 var localityKeys = [...]string{"topology.istio.io/locality", "istio-locality"}
 
-// StatedLocality returns the locality "region/zone/sub-zone" that the label topology.istio.io/locality, or else
-// istio-locality, of a proxy or workload states. If the label's value has no slash, its dots become slashes. Without
-// such a label the result is empty. Labels of single parts (RegionLabel and so on) are not read.
+// StatedLocality returns the locality "region/zone/sub-zone" that a label of a proxy or workload states. The label is
+// topology.istio.io/locality, or istio-locality if the first label is missing. If the label's value has no slash, its
+// dots become slashes. Without these labels the result is empty. Labels of single parts (RegionLabel and so on) are not
+// read.
 func StatedLocality(labels map[string]string) string {
 	for _, key := range localityKeys {
 		if value, stated := labels[key]; stated && strings.Contains(value, "/") {
@@ -42,7 +43,7 @@ func LocalityParts(locality string) (parts [3]string) {
 }
 
 // LocalityLabel returns the part of a locality that the label key names: RegionLabel, ZoneLabel or SubzoneLabel. The
-// part may be empty. ok is false for other labels.
+// part may be empty. The result ok is false for other labels.
 func LocalityLabel(locality, key string) (part string, ok bool) {
 	for i, known := range localityLabels {
 		if key == known {
@@ -61,8 +62,8 @@ func PlaceLabel(key string) bool {
 
 // LabelOf returns the value of an endpoint's label, as subsets of DestinationRules and failoverPriority compare it. For
 // a label of the endpoint's place (PlaceLabel) it returns the endpoint's field. If the field is empty, or for other
-// labels, it returns the endpoint's own label (istio: AugmentLabels of pilot/pkg/serviceregistry/util/label). ok is
-// false if the endpoint has no such label.
+// labels, it returns the endpoint's own label (istio: AugmentLabels of pilot/pkg/serviceregistry/util/label). The
+// result ok is false if the endpoint has no such label.
 func LabelOf(e *Endpoint, key string) (value string, ok bool) {
 	known := ""
 	switch key {

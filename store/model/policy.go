@@ -166,7 +166,7 @@ const DeniedName = "navarch:denied-identities"
 
 // DeniedIdentities returns all source principals of a policy as SPIFFE IDs, in order. The result is nil without
 // principals, and for a policy that is not an AuthorizationPolicy or does not decode. DeniedIdentities is for the
-// policy with DeniedName, and does not read the action. p must not be nil.
+// policy with DeniedName, and does not read the action. The argument p must not be nil.
 func DeniedIdentities(p *Policy) (out []string) {
 	for _, rule := range p.authorization.GetRules() {
 		for _, from := range rule.GetFrom() {

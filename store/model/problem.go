@@ -17,8 +17,8 @@ type Problem struct {
 	Analyzer problem.Analyzer // the corresponding analyzer code of istioctl; empty: there is no such code
 	Severity problem.Severity // effect on the object
 	Message  string           // without the object and the field; names no objects that the record's namespace may not see
-	// Whole is the message with the names of all objects, for readers who see everything (Messages). If it is empty,
-	// Message has all names.
+	// Whole is the message with the names of all objects, for readers who see everything. If it is empty, Message has
+	// all names. The function Messages returns both texts.
 	Whole string
 }
 

@@ -23,8 +23,8 @@ type deniedObject struct {
 }
 
 // NewDenied returns the object DeniedID with a sorted copy of the given SPIFFE IDs. It neither validates the IDs nor
-// removes duplicates. Normalisation reports an invalid ID as an error of the object. The error of NewDenied is that of
-// encoding JSON.
+// removes duplicates. Normalisation reports an invalid ID as an error of the object. NewDenied fails only if the JSON
+// cannot be encoded.
 func NewDenied(identities []string) (*object.Object, error) {
 	content := deniedObject{slices.Sorted(slices.Values(identities))}
 	raw, err := json.Marshal(content)

@@ -48,9 +48,9 @@ func (r *report) unknown(id object.ID) {
 	}
 }
 
-// meant returns the end of a message about an object of an unknown kind: the kinds that its author may mean. If other
-// API groups have a kind of the same name, it names these groups. If not, it lists the kinds of the object's group. The
-// result is empty if the group has no kinds.
+// meant returns the end of a message about an object of an unknown kind. This text states what the author of the object
+// may mean. If other API groups have a kind of the same name, it names these groups. If not, it lists the kinds of the
+// object's group. The result is empty if the group has no kinds.
 func meant(id object.ID) string {
 	var groups, all []string
 	for k := range kinds {
@@ -86,8 +86,8 @@ func Unserved(obj *object.Object) (field, reason string) {
 	return "kind", fmt.Sprintf("kind %s of %s is not known%s", obj.ID.Kind, obj.ID.Group, meant(obj.ID))
 }
 
-// unserved returns a message which says that the version of obj is not read. The parameter versions lists the versions
-// of the kind that are read.
+// unserved returns a message which states that the version of obj is not read. The parameter versions lists the
+// versions of the kind that are read.
 func unserved(obj *object.Object, versions []string) string {
 	return fmt.Sprintf("version %q is not served: want one of %s", obj.Version, strings.Join(versions, ", "))
 }

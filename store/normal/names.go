@@ -26,9 +26,10 @@ func (n *Normalizer) fqdn(host, namespace string) string {
 // hostOf returns a host in lower case, without the final dot of an absolute name (RFC 1034, 3.1).
 func hostOf(text string) string { return strings.TrimSuffix(strings.ToLower(text), ".") }
 
-// checkExportTo reports faults of the field exportTo for which only Istio's webhook refuses an object (validateExportTo
-// in Istio's pkg/config/validation). The faults are a repeated namespace, further entries beside "*", and "~" for an
-// object that does not permit it. The parameter permitsNone reports whether the object permits "~".
+// checkExportTo reports faults of the field exportTo that make Istio's webhook refuse an object (validateExportTo in
+// Istio's pkg/config/validation), although a stored object with them is applied. The faults are a repeated namespace,
+// further entries beside "*", and "~" for an object that does not permit it. The parameter permitsNone reports whether
+// the object permits "~".
 func (r *report) checkExportTo(stated []string, namespace string, permitsNone bool) {
 	const at = "spec.exportTo"
 	seen := map[string]bool{}

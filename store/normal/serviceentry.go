@@ -117,7 +117,7 @@ func (n *Normalizer) inlineEndpoint(of object.ID, e *networkingv1.WorkloadEntry)
 		Address: e.Address, Labels: e.Labels, Namespace: of.Namespace, ServiceAccount: e.ServiceAccount, Cluster: n.clusterOf(of),
 		Network: cmp.Or(e.Network, e.Labels[model.NetworkLabel]), Locality: cmp.Or(e.Locality, model.StatedLocality(e.Labels)),
 		Weight: e.Weight, Ports: e.Ports,
-		// As in istiod: without a stated mode, an endpoint with a service account has mTLS.
+		// As in istiod, an endpoint with a service account and without a stated mode has mTLS.
 		Mtls: tls == "istio" || !stated && e.ServiceAccount != "",
 	}
 }

@@ -69,9 +69,9 @@ func gateways(names []string, namespace string) []string {
 	return sortedSet(out)
 }
 
-// Destinations calls fn with each destination of a VirtualService and with the path of the destination, such as
-// spec.http[0].mirror. The order is http, tls, tcp. Missing destinations are skipped. fn may change the destination. vs
-// must not be nil.
+// Destinations calls the function fn with each destination of a VirtualService and with the path of the destination,
+// such as spec.http[0].mirror. The order is http, tls, tcp. Missing destinations are skipped. The function may change
+// the destination. The argument vs must not be nil.
 func Destinations(vs *networkingv1.VirtualService, fn func(path string, d *networkingv1.Destination)) {
 	call := func(d *networkingv1.Destination, path ...string) {
 		if d != nil {

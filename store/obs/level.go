@@ -15,10 +15,10 @@ var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelI
 // Level parses the lowest level of the written log lines, in the form of Istio's flag --log_output_level (istio:
 // pkg/log). The text is a comma-separated list of entries LEVEL or SCOPE:LEVEL. Level is for programs with one scope.
 //
-// The result is the level of the scope "all". Without it, the result is the level of the scope "default", or else info.
-// An entry without a scope is for "default". If a scope occurs several times, its last level counts. The result named
-// scopes contains all other scopes of the text, sorted. Their levels have no effect. The error quotes the invalid
-// entry; an empty text is invalid.
+// The result is the level of the scope "all". Without it, the result is the level of the scope "default". If neither
+// scope occurs, the result is info. An entry without a scope is for "default". If a scope occurs several times, its
+// last level counts. The result named scopes contains all other scopes of the text, sorted. Their levels have no
+// effect. An empty text is invalid. The error quotes the invalid entry.
 func Level(text string) (level slog.Level, scopes []string, err error) {
 	said, err := parseLevels(text)
 	if err != nil {

@@ -88,7 +88,7 @@ var Version = "dev"
 
 var registry = prometheus.NewRegistry()
 
-// seconds has the buckets of durations: from a push in memory to a fleet that lags.
+// seconds has the buckets of durations, from a push in memory to the delay of a slow fleet.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
 // The metrics under the names that dashboards and alerts of Istio use

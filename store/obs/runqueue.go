@@ -13,8 +13,8 @@ type RunQueue struct {
 }
 
 // Since returns a quantile of the waits since the previous call. The first call counts from the start of the process.
-// Parameter share: the quantile, above 0 and at most 1, such as .99. The result is the lower bound of the histogram
-// bucket with this quantile. It is 0 if nothing waited, or if the metric is missing.
+// The argument share is the quantile, above 0 and at most 1, such as .99. The result is the lower bound of the
+// histogram bucket with this quantile. It is 0 if nothing waited, or if the metric is missing.
 func (q *RunQueue) Since(share float64) time.Duration {
 	q.sample[0].Name = "/sched/latencies:seconds"
 	metrics.Read(q.sample[:])
@@ -25,8 +25,8 @@ func (q *RunQueue) Since(share float64) time.Duration {
 	return q.take(share, h.Counts, h.Buckets)
 }
 
-// take computes the result of Since from a histogram of all waits since the start of the process. bounds are in
-// seconds.
+// take computes the result of Since from a histogram of all waits since the start of the process. The argument bounds
+// has the bounds of the buckets in seconds.
 func (q *RunQueue) take(share float64, counts []uint64, bounds []float64) (wait time.Duration) {
 	if len(q.before) != len(counts) {
 		q.before = make([]uint64, len(counts))

@@ -13,12 +13,12 @@ import (
 // within the interval are held back. At its end the first of these lines is written, with the number of the others
 // (keySuppressed), which are dropped. So the written and the dropped lines add up to the number of events.
 //
-// Lines of one cause do not suppress lines of another cause. But beyond 64 causes, all further causes count as a single
-// cause, whose lines have a message of their own. A Sampled is safe for concurrent use.
+// Lines of one cause do not suppress lines of another cause. After the first 64 causes, all further causes count as a
+// single cause, whose lines have a message of their own. A Sampled is safe for concurrent use.
 type Sampled struct {
 	log *slog.Logger
 
-	mu     sync.Mutex // guards causes; no other lock is taken while it is held
+	mu     sync.Mutex // guards causes; no other lock is acquired while it is held
 	causes map[sampledCause]*sample
 }
 
@@ -45,9 +45,9 @@ func NewSampled(log *slog.Logger) *Sampled {
 	return &Sampled{log: log, causes: map[sampledCause]*sample{}}
 }
 
-// Warn writes or counts a line. message and cause must be constants, or values of a set that clients cannot enlarge.
-// Texts of clients belong into args, which are keys and values in the form of slog. Errors and texts in args are cut to
-// 512 bytes. An empty cause is not written.
+// Warn writes or counts a line. The arguments message and cause must be constants, or values of a set that clients
+// cannot enlarge. Texts of clients belong in args, which are keys and values in the form of slog. Errors and texts in
+// args are cut to 512 bytes. An empty cause is not written.
 func (s *Sampled) Warn(message, cause string, args ...any) {
 	key := sampledCause{message, cause}
 	s.mu.Lock()

@@ -25,7 +25,7 @@ type Tracer struct {
 	tracer   trace.Tracer
 	cluster  atomic.Uint64 // id of the etcd cluster; 0: unknown, and nothing is traced
 
-	mu     sync.Mutex    // guards the fields below; no other lock is taken while it is held
+	mu     sync.Mutex    // guards the fields below; no other lock is acquired while it is held
 	pushes map[int64]int // by revision: number of responses with a span
 	order  []int64       // the revisions in pushes, the oldest entry first
 }
@@ -37,8 +37,8 @@ const (
 	maxRevisions = 256
 )
 
-// NewTracer returns a Tracer that passes its spans to a processor. The Tracer writes nothing before Begin. mesh is the
-// name of the mesh, and name is the name of this process.
+// NewTracer returns a Tracer that passes its spans to a processor. The Tracer writes nothing before Begin. The argument
+// mesh is the name of the mesh, and name is the name of this process.
 func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
 	t := &Tracer{mesh: mesh, pushes: map[int64]int{}}
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor), sdktrace.WithIDGenerator(ids{}),
@@ -52,13 +52,13 @@ func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
 // call of Begin are not traced.
 func (t *Tracer) Begin(cluster uint64) { t.cluster.Store(cluster) }
 
-// Close flushes the waiting spans, and ends the Tracer. The error is that of the processor, for instance if ctx ends
+// Close flushes the waiting spans, and ends the Tracer. Errors are those of the processor, for example if ctx ends
 // before the exporter has accepted the spans.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
 // Committed writes the first span of a revision's trace, and below it the span of the commit. The first span begins at
-// the time event, the span of the commit at the time began. Both spans end at the time done. puts and deletes are the
-// numbers of written and deleted records.
+// the time event, and the span of the commit begins at the time began. Both spans end at the time done. The arguments
+// puts and deletes are the numbers of written and deleted records.
 func (t *Tracer) Committed(revision int64, event, began, done time.Time, puts, deletes int) {
 	if !t.on() {
 		return
@@ -72,16 +72,17 @@ func (t *Tracer) Committed(revision int64, event, began, done time.Time, puts, d
 	span.End(trace.WithTimestamp(done))
 }
 
-// Mirrored writes the span from the commit of a revision to this replica's snapshot with the revision. edits is the
-// number of changed records.
+// Mirrored writes the span from the commit of a revision to this replica's snapshot with the revision. The argument
+// edits is the number of changed records.
 func (t *Tracer) Mirrored(revision int64, committed, done time.Time, edits int) {
 	if t.on() {
 		t.span("mirror", revision, committed, done, attribute.Int("edits", edits))
 	}
 }
 
-// Planned writes the span of one plan over all changes up to this revision. lane is the kind of plan, such as "config"
-// or "endpoint". edits is the number of changed records. moved is the number of affected proxies.
+// Planned writes the span of one plan over all changes up to this revision. The argument lane is the kind of plan, such
+// as "config" or "endpoint". The argument edits is the number of changed records, and moved is the number of affected
+// proxies.
 func (t *Tracer) Planned(revision int64, lane string, began, done time.Time, edits, moved int) {
 	if t.on() {
 		t.span("plan", revision, began, done, attribute.String("lane", lane), attribute.Int("edits", edits), attribute.Int("proxies", moved))
@@ -89,8 +90,8 @@ func (t *Tracer) Planned(revision int64, lane string, began, done time.Time, edi
 }
 
 // Acknowledged writes the span of one response, from sending it to its ACK, for the first 64 responses of a revision.
-// typ is the type of the resources. The Tracer keeps the counts of 256 revisions. If it has dropped the count of a
-// revision, the count starts again at 0.
+// The argument typ is the type of the resources. The Tracer keeps the counts of 256 revisions. If it has dropped the
+// count of a revision, the count starts again at 0.
 func (t *Tracer) Acknowledged(revision int64, typ, proxy string, sent, acked time.Time) {
 	if t.on() && t.counts(revision) {
 		t.span("push", revision, sent, acked, attribute.String(KeyType, typ), attribute.String(KeyProxy, proxy))

@@ -52,7 +52,7 @@ func Writer(w io.Writer) io.Writer { return writer{w} }
 
 type writer struct{ to io.Writer }
 
-// Write writes the printable form of p. n is the length of p if the write succeeds, and otherwise 0.
+// Write writes the printable form of p. The result n is the length of p if the write succeeds, and 0 if it fails.
 func (w writer) Write(p []byte) (n int, err error) {
 	if _, err := io.WriteString(w.to, Lines(string(p))); err != nil {
 		return 0, err

@@ -80,7 +80,7 @@ func (r *reading) connections(s *meshv1.ProxyConfig_ConnectionSettings) {
 	}
 }
 
-// topology reads the settings for the proxies in front of a gateway. t may be nil.
+// topology reads the settings for the proxies in front of a gateway. The argument t may be nil.
 func (r *reading) topology(t *meshv1.Topology, out *Gateway) {
 	out.TrustedProxies, out.ProxyProtocol = t.GetNumTrustedProxies(), t.GetProxyProtocol() != nil
 	if _, known := meshv1.ForwardClientCertDetails_name[int32(t.GetForwardClientCertDetails())]; !known {

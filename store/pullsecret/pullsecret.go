@@ -36,8 +36,8 @@ type file struct {
 }
 
 // Registries returns the hosts (with port, if any) for which a configuration has credentials, sorted and without
-// duplicates. raw is the configuration, which is the value of Key. Errors: the configuration is invalid, has no entry
-// or more than 256 entries, or has an entry of more than 16 KiB. Errors contain no credential.
+// duplicates. The argument raw is the configuration, which is the value of Key. Errors: the configuration is invalid,
+// has no entry or more than 256 entries, or has an entry of more than 16 KiB. Errors contain no credential.
 func Registries(raw []byte) ([]string, error) {
 	f, err := parse(raw)
 	if err != nil {
@@ -53,9 +53,9 @@ func Registries(raw []byte) ([]string, error) {
 	return slices.Sorted(maps.Keys(hosts)), nil
 }
 
-// For returns the configuration with only the entries of one registry, in a deterministic form. Parameter registry: a
-// host as Registries returns it. For returns nil if there are no such entries, or if the configuration is invalid. The
-// caller owns the result.
+// For returns the configuration with only the entries of one registry, in a deterministic form. The argument registry
+// is a host that Registries returns. For returns nil if there are no such entries, or if the configuration is invalid.
+// The caller owns the result.
 func For(raw []byte, registry string) []byte {
 	f, err := parse(raw)
 	if err != nil {

@@ -75,7 +75,7 @@ func (g *guarded) Accept() (net.Conn, error) {
 	}
 }
 
-// admits reports whether a process may connect. Root has no special right: root can become a permitted user.
+// admits reports whether a process may connect. Root has no special right, because root can become a permitted user.
 func (a Access) admits(p Peer) bool {
 	switch {
 	case p.Err != nil:

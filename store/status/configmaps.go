@@ -24,7 +24,7 @@ func NewConfigMaps(kubeconfig, namespace, name string) (*ConfigMaps, error) {
 	return &ConfigMaps{namespace, name, coreObjects[corev1.ConfigMap, *corev1.ConfigMap]{client, "configmaps"}}, err
 }
 
-// Follow implements API: it lists and watches the ConfigMaps until ctx ends, and returns the context's error.
+// Follow implements API. It lists and watches the ConfigMaps until ctx ends, and returns the context's error.
 func (c *ConfigMaps) Follow(ctx context.Context, s Seen[corev1.ConfigMap], failed func(error)) error {
 	choose := func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + c.name }
 	lw := cache.NewFilteredListWatchFromClient(c.client, "configmaps", c.namespace, choose)

@@ -50,7 +50,7 @@ func found[O any, P coreObject[O]](o P) Found[O] {
 	return f
 }
 
-// Get implements API: it reads one object. The Found of an absent object is zero. An error means that the request
+// Get implements API. It reads one object. The Found of an absent object is zero. An error means that the request
 // failed.
 func (c coreObjects[O, P]) Get(ctx context.Context, k Key) (Found[O], error) {
 	out := P(new(O))

@@ -67,7 +67,7 @@ func (l labelled) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	return l.ResourceInterface.Watch(ctx, o)
 }
 
-// Follow implements API: it lists and watches the configurations until ctx ends, and returns the context's error.
+// Follow implements API. It lists and watches the configurations until ctx ends, and returns the context's error.
 func (w *Webhooks) Follow(ctx context.Context, s Seen[unstructured.Unstructured], failed func(error)) error {
 	r := receiver[unstructured.Unstructured]{resources[w.kind], s, failed, func(o any) (Key, Found[unstructured.Unstructured], bool) {
 		u, is := o.(*unstructured.Unstructured)
@@ -111,7 +111,7 @@ func WithoutClaims(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return next
 }
 
-// Get implements API: it reads one configuration by name, also one without the label. The Found of an absent
+// Get implements API. It reads one configuration by name, also one without the label. The Found of an absent
 // configuration is zero. An error means that the request failed.
 func (w *Webhooks) Get(ctx context.Context, k Key) (Found[unstructured.Unstructured], error) {
 	out, err := w.client.Get(ctx, k.Name, metav1.GetOptions{})
@@ -124,7 +124,7 @@ func (w *Webhooks) Get(ctx context.Context, k Key) (Found[unstructured.Unstructu
 	return w.found(out), nil
 }
 
-// Write implements API: it replaces an existing configuration, and never creates one. If o has managedFields, they
+// Write implements API. It replaces an existing configuration, and never creates one. If o has managedFields, they
 // replace the stored managedFields. If o has no managedFields, the stored ones stay. ErrConflict means that the stored
 // object has another version or is absent. Any other error means that the request failed.
 func (w *Webhooks) Write(ctx context.Context, _ Key, o *unstructured.Unstructured) (Found[unstructured.Unstructured], error) {

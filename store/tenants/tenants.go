@@ -32,7 +32,7 @@ const (
 // is a tenant of its own, so that a missing label never shows a tenant more than its own objects. Tenants is safe for
 // concurrent use.
 type Tenants struct {
-	mu      sync.Mutex // guards the fields below; no other lock is taken under it
+	mu      sync.Mutex // guards the fields below; no other lock is acquired while it is held
 	raw     []byte
 	values  map[string]string // immutable
 	listed  bool
@@ -112,8 +112,8 @@ type Labels interface {
 // Lead writes changed labels from source to etcd while this process leads. The parameter epoch identifies the term of
 // leadership. Lead returns when ctx ends, or when a write fails because this term has ended. Other failures are logged,
 // and the write is repeated after 5 s. Labels whose JSON has more than kv.MaxRecordBytes/2 bytes are logged at each
-// change, and not written. Follow must run at the same time: Lead writes nothing until Follow has read the stored
-// labels.
+// change, and not written. Follow must run at the same time, because Lead writes nothing until Follow has read the
+// stored labels.
 func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, source Labels, log *slog.Logger) {
 	for ctx.Err() == nil {
 		stored, listed, restored := t.stored()

@@ -19,7 +19,7 @@ type Index struct {
 
 	together  bool              // rules of every namespace count for all services and delegates
 	clusters  map[target]int    // number by host, and by domain for all hosts below it; namespace "": in all namespaces
-	http      map[uint32]int    // number of HTTP ports, by port number: all ports of one number share a listener
+	http      map[uint32]int    // number of HTTP ports, by port number; all ports of one number share a listener
 	opaque    int               // number of listeners of other ports, one for each address
 	sniffed   int               // number of the opaque listeners that may carry HTTP
 	rules     map[target]*rules // by the hosts that they cover
@@ -140,7 +140,7 @@ func Order(r model.Record) int {
 // Ignored is the largest result of Order. Records with this Order need not be passed to Replace.
 const Ignored = 4
 
-// Replace applies a change: it removes the records of the first list, and then adds the records of the second list. The
+// Replace applies a change. It removes the records of the first list, and then adds the records of the second list. The
 // records of the first list must be the same as when they were added. The second list must be in ascending Order. A
 // record that changes is in both lists. Records whose Order is Ignored have no effect. Added records must not be
 // modified afterwards, because the Index refers to parts of them.
@@ -220,7 +220,8 @@ func targetOf(namespace, host string) target {
 	return target{namespace, rest, wildcard}
 }
 
-// targetsOver yields the targets of a namespace that cover a host: the host itself, and the wildcards that match it.
+// targetsOver yields the targets of a namespace that cover a host. These are the host itself, and the wildcards that
+// match it.
 func targetsOver(namespace, host string) iter.Seq[target] {
 	return func(yield func(target) bool) {
 		if !yield(target{namespace, host, false}) {
@@ -380,8 +381,8 @@ func (x *Index) space(namespace string) string {
 	return namespace
 }
 
-// delegateChanged reports the facts that change with a delegate: the delegate, and the targets of the rules that name
-// it.
+// delegateChanged reports the facts that change with a delegate. These are about the delegate, and about the targets of
+// the rules that name it.
 func (x *Index) delegateChanged(key model.Key) {
 	x.changed(Read{delegate: key})
 	if sum := x.roots[key]; sum != nil && x.Changed != nil {

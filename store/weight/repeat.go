@@ -84,7 +84,7 @@ func (x *Index) endpointsWith(t target, l Load, points int) int {
 // Each subset contains all endpoints of its host. The amount that the rules' own weights already contain is subtracted.
 func (x *Index) repeated(l Load, hosts []string, points int, read func(Read)) (sum int) {
 	for _, h := range hosts {
-		read(Read{target: target{host: h}}) // of the host's endpoints: Index.spread
+		read(Read{target: target{host: h}}) // reported by Index.spread if the host's endpoints change
 		t := target{namespace: l.key.Namespace, host: h}
 		all := x.endpointsWith(t, l, points)
 		x.rulesOf(l.key.Namespace, h, read, func(r *rules) {

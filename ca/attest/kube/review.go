@@ -18,15 +18,15 @@ import (
 	"navarch.io/navarch/store/remote"
 )
 
-// Bounds of TokenReviews. Beyond them, only tokens with a remembered result are accepted.
+// Bounds of TokenReviews. While a rate is exceeded, only tokens with a stored positive result are accepted.
 const (
 	reviewRate   = 50 // per second, in total
 	reviewBurst  = 100
 	sourceRate   = 5 // per second, for one source (an IPv4 address or an IPv6 /64)
 	sourceBurst  = 20
-	sourcesKnown = 4096  // sources whose rate is remembered
-	reviewsKept  = 16384 // accepted tokens with a remembered result
-	refusalsKept = 4096  // refused tokens with a remembered result
+	sourcesKnown = 4096  // number of sources with a rate limit of their own
+	reviewsKept  = 16384 // number of stored positive results
+	refusalsKept = 4096  // number of stored refusals
 
 	reviewStands   = 5 * time.Minute  // age of a positive result after which a token is reviewed again
 	refusalStands  = 30 * time.Second // age of a refusal after which a token is reviewed again
@@ -94,9 +94,9 @@ type tokenReview struct {
 // Review implements attest.Reviewer. A positive result is reused for 5 min, a refusal for 30 s. An older positive
 // result is still returned if the request fails, has no response within 5 s, or is prevented by the rate limits. So the
 // caller must check the token's expiry. Results are stored by token alone, so all calls must have the same audiences.
-// An error matches attest.ErrDenied if the API server refused the token, and in some cases also ErrAudience or
-// ErrIdentity. It matches attest.ErrUnavailable if there is no earlier positive result, and the request fails or is
-// prevented by the rate limits.
+// An error matches attest.ErrDenied if the token is refused. It also matches ErrAudience if the token is for other
+// audiences, and ErrIdentity if it names no service account. An error matches attest.ErrUnavailable if there is no
+// earlier positive result, and the request fails or is prevented by the rate limits.
 func (r *Reviews) Review(ctx context.Context, token string, audiences []string) (attest.Reviewed, error) {
 	sum := sha256.Sum256([]byte(token))
 	now := r.now()
@@ -158,8 +158,8 @@ func (r *Reviews) ask(ctx context.Context, token string, audiences []string) (an
 	return answer, nil, nil
 }
 
-// source returns the network that a call comes from: an IPv4 address, or an IPv6 /64. Calls without a peer share a
-// value, and calls from peers without an IP address share another value.
+// source returns the network that a call comes from: an IPv4 address, or an IPv6 /64. All calls without a peer have the
+// same result. All calls from peers without an IP address have another result.
 func source(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

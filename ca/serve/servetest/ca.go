@@ -62,9 +62,9 @@ type CA struct {
 }
 
 // Start runs a CA until the test ends, with an authority of epoch 1. If a field Authorities, Authenticator, Journal,
-// Revocations or Holders of cfg is nil, Start sets it to the CA itself. The CA's methods do not act on a field that cfg
-// sets. So Seal concerns only the default Authorities. BreakJournal and Entries concern only the default Journal,
-// Revoke the default Revocations, and Reports the default Holders.
+// Revocations or Holders of cfg is nil, Start sets it to the CA itself. If cfg sets such a field, the CA's methods have
+// no effect on the value of the field. So Seal concerns only the default Authorities. BreakJournal and Entries concern
+// only the default Journal, Revoke the default Revocations, and Reports the default Holders.
 func Start(t testing.TB, cfg serve.Config) *CA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -18,17 +18,17 @@ import (
 // Credentials wraps inner, which speaks TLS or plain text, and limits how many handshakes are computed at once.
 // Connections must come from Listen; the handshake of any other connection fails.
 //
-// The function admits is called for each TLS connection with a verified client certificate. Its arguments are the
-// connection's state and the peer's address. If admits returns true, and the returned Assign succeeds or is nil, the
-// connection counts as authenticated. In all other cases, only a call can authenticate the connection (Authenticated).
-// The function admits may be nil.
+// The function admission is called for each TLS connection with a verified client certificate. Its arguments are the
+// connection's state and the peer's address. If it returns true, and the returned Assign succeeds or is nil, the
+// connection counts as authenticated. In all other cases, only a call on the connection can authenticate it
+// (Authenticated). The function admission may be nil.
 //
 // Failed handshakes are logged at a limited rate, unless the client closed the connection or a deadline passed. After
-// the handshake, messages of the client are counted.
+// the handshake, the Limiter counts the client's messages.
 func (l *Limiter) Credentials(
-	inner credentials.TransportCredentials, admits func(tls.ConnectionState, net.Addr) (Assign, bool),
+	inner credentials.TransportCredentials, admission func(tls.ConnectionState, net.Addr) (Assign, bool),
 ) credentials.TransportCredentials {
-	return handshakes{inner, l, admits}
+	return handshakes{inner, l, admission}
 }
 
 type handshakes struct {
@@ -119,7 +119,7 @@ func (s *steps) pause() {
 	}
 }
 
-// done ends the handshake.
+// done records that the handshake has ended.
 func (s *steps) done() {
 	s.over = true
 	s.of.wakes(1)

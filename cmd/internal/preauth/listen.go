@@ -9,9 +9,9 @@ import (
 )
 
 // Listen wraps inner, the listener of the limiter's address, and starts to accept connections. Call it once for a
-// limiter. Accept of the result returns only connections that occupy a place, of which the limiter has a limited
-// number. It also returns errors of inner. After Close of the result, Accept returns net.ErrClosed. Close closes inner
-// and the connections that wait for a place.
+// limiter. The limiter has a limited number of places. Accept of the result returns only connections that occupy a
+// place, and errors of inner. After Close of the result, Accept returns net.ErrClosed. Close closes inner and the
+// connections that wait for a place.
 func (l *Limiter) Listen(inner net.Listener) net.Listener {
 	b := &listener{Listener: inner, limiter: l, come: make(chan *conn), served: make(chan accepted), closed: make(chan struct{})}
 	go b.accept()
@@ -89,8 +89,8 @@ func (l *listener) deliver(a accepted) bool {
 func (l *listener) admit() {
 	var wait []*conn
 	of := map[netip.Prefix]int{} // waiting connections by source
-	// A waiting connection may displace a connection that is no longer busy. No event reports this moment, so every
-	// tick tries again.
+	// A waiting connection may displace a connection that is no longer busy. No event reports that a connection stops
+	// being busy, so every tick tries again.
 	again := time.NewTicker(max(l.limiter.await()/10, time.Millisecond))
 	defer again.Stop()
 	for {

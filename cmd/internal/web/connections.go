@@ -19,7 +19,7 @@ type bounded struct {
 	clients *obs.Sampled // nil: nothing is logged
 }
 
-// bound returns l with limits of open connections. total and perSource must be above 0.
+// bound limits the open connections of the listener l. The arguments total and perSource must be above 0.
 func bound(l net.Listener, total, perSource int, clients *obs.Sampled) *bounded {
 	return &bounded{Listener: l, ledger: sources.NewLedger(sources.Limits{Total: total, PerSource: perSource}), clients: clients}
 }
@@ -55,7 +55,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close implements net.Conn. It also frees the connection's place.
+// Close implements net.Conn. The connection then no longer counts as open.
 func (c *conn) Close() error {
 	c.once.Do(func() { c.of.ledger.Leave(c.entry) })
 	return c.Conn.Close()

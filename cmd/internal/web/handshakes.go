@@ -13,8 +13,8 @@ import (
 // Handshakes returns a TLS listener like tls.NewListener, whose handshakes are computed in turns. A turn is the right
 // to compute. Each client message of a handshake waits until the line grants a turn to the client's host (remote.Host).
 // A client with many handshakes thus does not delay other clients. Accept does not wait for the handshake, which the
-// first Read or Write of a connection performs. If the handshake fails, this and each later Read or Write returns its
-// error. The accepted connections are not of type *tls.Conn.
+// first Read or Write of a connection performs. If the handshake fails, that call and each later Read or Write returns
+// its error. The accepted connections are not of type *tls.Conn.
 func Handshakes(l net.Listener, conf *tls.Config, line *turns.Line) net.Listener {
 	return handshakes{l, conf, line}
 }

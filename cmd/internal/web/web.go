@@ -29,7 +29,7 @@ type Limits struct {
 	Answer      time.Duration // maximum time from the end of the request's head to the end of the answer; default: 2 min
 	Idle        time.Duration // maximum time between two requests on one connection; default: 1 min
 	Connections int           // maximum number of open connections; default: 256
-	PerSource   int           // maximum number from one IPv4 address or one IPv6 /64; default: 64
+	PerSource   int           // maximum number of open connections from one IPv4 address or IPv6 /64; default: 64
 	Body        int64         // maximum size of a request's body in bytes; further reads fail; default: 64 KiB
 	// Leave is the time for which Serve still answers after the end of its context. During this time each connection
 	// is closed with its next response. A client that sends many requests on one connection thus moves to another
@@ -56,8 +56,8 @@ func (l *Limits) fill() {
 // fails first, Serve closes the listener and returns the wrapped error.
 //
 // A source is an IPv4 address or an IPv6 /64. Above Limits.Connections, Serve closes the oldest connection of the
-// source with the most connections. Above Limits.PerSource, it closes the oldest connection of that source. It logs
-// such closings with the argument clients, unless the argument is nil.
+// source with the most connections. Above Limits.PerSource, it closes the oldest connection of that source. The
+// argument clients logs these closings, unless it is nil.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, limits Limits, clients *obs.Sampled) error {
 	limits.fill()
 	var leaving atomic.Bool

@@ -11,8 +11,8 @@ const restFor = 10 * time.Second
 // resting records the servers that timed out. The other servers are tried first, because a query to a dead server costs
 // serverPatience.
 type resting struct {
-	mu    sync.Mutex           // a leaf lock: guards until
-	until map[asking]time.Time // servers that timed out, with the time of their next test
+	mu    sync.Mutex           // guards until; no other lock is acquired while mu is held
+	until map[asking]time.Time // servers that timed out, with the time of the next test
 }
 
 // asking is a server and a transport: a server may be unreachable over TCP and answer over UDP.
@@ -22,9 +22,9 @@ type asking struct {
 }
 
 // order returns the servers in the order in which they are tried: first the servers without a recorded timeout, then
-// the others. Within both groups the order of the argument is kept. The result due lists the servers with a recorded
-// timeout that the caller tests with this query in the background. Each server is due at most once in restFor. Without
-// a server in the first group, due is empty, because the caller's query then tests all servers anyway.
+// the others. Each of the two groups keeps the order of the argument servers. The result due lists the servers with a
+// recorded timeout that the caller tests with this query in the background. Each server is due at most once in restFor.
+// If every server has a recorded timeout, due is empty, because the caller then tries all servers anyway.
 func (r *resting) order(servers []string, stream bool, now time.Time) (order, due []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

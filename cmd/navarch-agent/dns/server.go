@@ -145,7 +145,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return loop.Run(ctx, tasks...)
 }
 
-// answer writes the response to one query. query has exactly one question, as dns.DefaultMsgAcceptFunc enforces.
+// answer writes the response to one query. The query has exactly one question, as dns.DefaultMsgAcceptFunc enforces.
 func (s *Server) answer(w dns.ResponseWriter, query *dns.Msg) {
 	select {
 	case s.slots <- struct{}{}:

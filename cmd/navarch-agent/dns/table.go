@@ -45,14 +45,14 @@ func newTable(names []agentapi.Name, place Place) *Table {
 // Len returns the number of hosts in the table.
 func (t *Table) Len() int { return len(t.names) }
 
-// Lookup resolves a host name to its IPv4 addresses, or with v6 to its IPv6 addresses. The name must be in lower case,
-// without a dot at the end. found is true for every mesh name, even if it has no address of that family. The caller
-// owns addresses, which are in random order.
+// Lookup resolves a host name to its IPv4 addresses, or to its IPv6 addresses if v6 is true. The name must be in lower
+// case, without a dot at the end. The result found is true for every mesh name, even if the name has no address of that
+// family. The result addresses is in random order and belongs to the caller.
 //
 // A host "*.DOMAIN" covers all names that end with ".DOMAIN". A host that matches exactly takes precedence. If no host
 // matches a name exactly and the name ends with Place.Search, Lookup resolves the name without that suffix. If that
-// succeeds, alias is the name without the suffix, and the response to the client contains a CNAME to alias. In all
-// other cases alias is empty. The rules are those of Istio's agents (istio: pkg/dns/client).
+// succeeds, the result alias is the name without the suffix. The response to the client must then contain a CNAME to
+// this name. In all other cases alias is empty. The rules are those of Istio's agents (istio: pkg/dns/client).
 func (t *Table) Lookup(name string, v6 bool) (alias string, addresses []netip.Addr, found bool) {
 	n, found := t.exact(name)
 	if !found {

@@ -21,7 +21,7 @@ var (
 )
 
 // copyLines copies whole lines from src to dst, so that after a failed read dst still ends with a whole line. A missing
-// newline at the end of src is added. The parameter open means that the page is OpenMetrics. Copying then stops before
+// newline at the end of src is added. If open is true, the page is in the OpenMetrics format, and copying stops before
 // the line "# EOF". copyLines returns an error for a page of more than limit bytes, a line of more than maxLine bytes,
 // a failed read, or a failed write. The error of a failed write wraps errWrite.
 func copyLines(dst io.Writer, src io.Reader, limit int64, open bool) error {

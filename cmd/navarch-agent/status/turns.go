@@ -29,9 +29,9 @@ type turn struct {
 // of its own source.
 func (turn) Busy(time.Time) (busy, younger bool) { return true, false }
 
-// take adds a request to the ledger (the list of running requests). ctx ends with the request's context, or when
-// another request displaces this one. If ok is false, the request is refused. The caller must call done when the
-// request ends, also if it is refused.
+// take adds a request to the ledger (the list of running requests). The returned context ends with the request's
+// context, or when another request displaces this request. If the result ok is false, the request is refused. The
+// caller must call done when the request ends, also if it is refused.
 func (t *turns) take(w http.ResponseWriter, r *http.Request) (ctx context.Context, done func(), ok bool) {
 	ctx, cancel := context.WithCancel(r.Context())
 	at, _ := netip.ParseAddrPort(r.RemoteAddr)

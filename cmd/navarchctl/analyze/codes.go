@@ -11,7 +11,8 @@ import (
 // Reporter is the part of Navarch that reports a code. navarchctl analyze reports the codes of all parts.
 type Reporter string
 
-// The reporters. For an error of the schema, the leader reports the problem.Code, not the code of Istio's webhook.
+// The reporters. The leader reports the problems of SchemaValidationError and SchemaWarning too, but without this code:
+// they have a problem.Code, and only navarchctl analyze adds the code of Istio's webhook (schemaCode).
 const (
 	Leader   Reporter = "leader"   // navarchd's leader, continuously, from the configuration of the mesh
 	Replicas Reporter = "replicas" // navarchd's replicas, continuously, from the configuration of connected proxies
@@ -64,7 +65,7 @@ func ReporterOf(code problem.Analyzer) Reporter { return cmp.Or(reporters[code],
 func Codes() []problem.Analyzer { return problem.Analyzers() }
 
 // schemaCode returns the code that Istio's webhook uses for an error or a warning about an object of Istio's kinds. It
-// is for problems that have no such code yet. If the webhook has no code for the problem, the result is "".
+// is for problems whose field Analyzer is empty. If the webhook has no code for the problem, the result is "".
 func schemaCode(p object.Problem) problem.Analyzer {
 	switch {
 	case !strings.HasSuffix(p.ID.Group, ".istio.io"):

@@ -16,7 +16,7 @@ import (
 )
 
 // portNames reports ports of Services whose name states no protocol. For a Service of type ExternalName it reports port
-// names with which a proxy may not forward to the external name.
+// names that can keep a proxy from forwarding to the external name.
 func portNames(w *world) {
 	for svc := range each[*model.Service](w, model.KindService) {
 		if w.ofSystem(svc.Key.Namespace) {
@@ -28,13 +28,12 @@ func portNames(w *world) {
 			switch unnamed := p.GetProtocol() == model.Protocol_PROTOCOL_AUTO; {
 			case external && (unnamed || strings.ToLower(p.GetName()) == "tcp"):
 				w.foundRecord(problem.ExternalNameServiceTypeInvalidPortName, svc, field,
-					"port %d of an ExternalName: %q may keep a proxy from forwarding to %s; name it http, tls, or tcp- and a word", p.GetNumber(),
-					p.GetName(),
-					svc.Spec.GetAliasFor())
+					"port %d of an ExternalName: the name %q may keep a proxy from forwarding to %s; change it to http, tls, "+
+						"or for example tcp-db", p.GetNumber(), p.GetName(), svc.Spec.GetAliasFor())
 			case unnamed && !external:
 				w.foundRecord(problem.PortNameIsNotUnderNamingConvention, svc, field,
-					"%q states no protocol: that of port %d is detected; begin it with http, grpc, tcp or another protocol, or state appProtocol",
-					p.GetName(), p.GetNumber())
+					"the name %q of port %d states no protocol: proxies detect it; begin the name with http, grpc, tcp or another "+
+						"protocol, or state appProtocol", p.GetName(), p.GetNumber())
 			}
 		}
 	}
@@ -106,9 +105,8 @@ func (w *world) disagreements(p *pod, all []target) {
 			byTarget[t.at] = t
 		} else if first.port != t.port && first.service != t.service {
 			w.found(problem.DeploymentConflictingPorts, p.meta, p.field("metadata.labels"),
-				"the Services %s (port %d) and %s (port %d) select it with the target port %s: the first Service states its protocol", first.service,
-				first.port,
-				t.service, t.port, t.at)
+				"the Services %s (port %d) and %s (port %d) select it with the target port %s: the oldest Service states the protocol "+
+					"of that port", first.service, first.port, t.service, t.port, t.at)
 		}
 	}
 }

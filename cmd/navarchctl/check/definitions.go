@@ -24,7 +24,7 @@ var kinds = []struct {
 	{"extensions.istio.io", []string{"v1alpha1"}, []string{"trafficextensions", "wasmplugins"}},
 }
 
-// definitions checks whether the API server serves each of these kinds in a version that Navarch reads.
+// definitions checks whether the API server serves each entry of the list kinds in a version that Navarch reads.
 func (k *checker) definitions(ctx context.Context) {
 	for _, of := range kinds {
 		check := NameDefinitions.of("definitions of " + of.group)

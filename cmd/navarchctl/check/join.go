@@ -94,7 +94,7 @@ func (k *checker) token(ctx context.Context) (string, error) {
 }
 
 // joins tests one replica. It tests the CA if the replica signs certificates, and requests clusters if the replica
-// serves proxies. The result found describes the success.
+// serves proxies. If both tests succeed, the result found describes them.
 func (k *checker) joins(ctx context.Context, r process, roots *x509.CertPool, token string) (found string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -80,5 +80,5 @@ func (s subject) at(figure string) subject {
 // count returns a copy of the subject with a number as its figure.
 func (s subject) count(n int) subject { return s.at(strconv.Itoa(n)) }
 
-// usual contains the figures of results without a measured figure.
+// usual contains, for each status, the figure of a result without a measured figure.
 var usual = map[Status]string{OK: "within", Unknown: "unknown", Warning: "outside", Failure: "outside"}

@@ -105,7 +105,7 @@ func unique(all []problem) []problem {
 // concern is a group of problems that makes one result.
 type concern struct {
 	check    subject
-	fine, do string // text if there are no problems; advice if there are problems
+	fine, do string // fine: the text if there are no problems; do: the advice if there are problems
 	fails    bool   // true: errors make the result a failure; false: a warning
 	warns    bool   // true: warnings make the result a warning; false: it stays ok
 	is       func(problem) bool

@@ -212,7 +212,7 @@ func (k *checker) installer(ctx context.Context) {
 	})
 }
 
-// accounts lists the service accounts of the revision's Pods with a role, sorted.
+// accounts lists the service accounts of the revision's Pods that have the given role, sorted.
 func (k *checker) accounts(role string) []string {
 	all := map[string]bool{}
 	for _, pod := range k.pods {

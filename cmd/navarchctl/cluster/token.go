@@ -17,9 +17,10 @@ import (
 const tokenSeconds = 600
 
 // Token returns a bearer token with which a process of the control plane can authenticate the caller. The result is the
-// token of the kubeconfig's user. If the kubeconfig has no token, but a client certificate, for example, Token creates
-// a token. The created token is for the given service account in the control plane's namespace. Its requested lifetime
-// is 10 minutes. Token returns an error if the kubeconfig's credential plugin fails, or if the token cannot be created.
+// token of the kubeconfig's user. If the kubeconfig has no token (for example, only a client certificate), Token
+// requests a new token from the API server. The new token is for the given service account in the control plane's
+// namespace. Its requested lifetime is 10 minutes. Token returns an error if the kubeconfig's credential plugin fails,
+// or if the token cannot be created.
 func (c *Cluster) Token(ctx context.Context, account string) (string, error) {
 	token, err := c.own(ctx)
 	if err != nil || token != "" {
@@ -37,8 +38,8 @@ func (c *Cluster) Token(ctx context.Context, account string) (string, error) {
 	return given.Status.Token, nil
 }
 
-// own returns the bearer token that requests to the API server would have. The result is empty if the kubeconfig has no
-// token. own sends no request to the API server.
+// own returns the bearer token that requests to the API server would carry. The result is empty if the kubeconfig has
+// no token. own sends no request to the API server.
 func (c *Cluster) own(ctx context.Context) (token string, err error) {
 	seen := func(r *http.Request) (*http.Response, error) {
 		if bearer, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); is { // other schemes, such as Basic, have no token

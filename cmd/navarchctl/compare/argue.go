@@ -45,7 +45,7 @@ var conditions = map[string]func(d difference, s *seen) bool{
 	"names": func(d difference, s *seen) bool {
 		return d.theirs == nil && (strings.HasSuffix(text(s.resource.ours["type"]), "_DNS") || s.resource.ours["cluster_type"] != nil)
 	},
-	// Only Navarch has metadata. It contains only Navarch's digest of the endpoints without mTLS.
+	// Only Navarch has metadata. The metadata contains only Navarch's digest of the endpoints without mTLS.
 	"digest": func(d difference, _ *seen) bool {
 		metadata, _ := d.ours.(map[string]any)
 		filters, _ := metadata["filter_metadata"].(map[string]any)
@@ -267,8 +267,8 @@ var lists = sync.OnceValue(func() [][]line {
 })
 
 // argued returns the first line that explains a difference, or nil. For a gateway (router), the lines for gateways are
-// tried first. For other proxies they are not used. A difference of identities is never explained. place is "TYPE
-// RESOURCE.path".
+// tried first. For other proxies they are not used. A difference of identities is never explained. The argument place
+// has the form "TYPE RESOURCE.path".
 func argued(place string, d difference, s *seen, router bool) *line {
 	if identitiesOf(d.path, d.theirs, d.ours) != "" {
 		return nil

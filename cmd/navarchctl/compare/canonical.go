@@ -126,17 +126,17 @@ var (
 )
 
 // clean returns a copy of a value in a normal form. The copy lacks fields for statistics, Istio's own filters and
-// metadata, and empty lists. Lists whose order has no meaning are sorted. The parameter in is the path of field names
-// to the value.
-func clean(v any, in string) any {
+// metadata, and empty lists. Lists whose order has no meaning are sorted. The argument path has the names of the fields
+// that lead to the value.
+func clean(v any, path string) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, e := range v {
-			if slices.Contains(statistics, k) || k == "istio" && strings.HasSuffix(in, "filter_metadata") {
+			if slices.Contains(statistics, k) || k == "istio" && strings.HasSuffix(path, "filter_metadata") {
 				continue
 			}
-			out[k] = clean(e, in+"."+k)
+			out[k] = clean(e, path+"."+k)
 		}
 		return simplified(out)
 	case []any:
@@ -147,7 +147,7 @@ func clean(v any, in string) any {
 					continue
 				}
 			}
-			out = append(out, clean(e, in))
+			out = append(out, clean(e, path))
 		}
 		return out
 	}

@@ -17,8 +17,8 @@ var (
 	certificateHeaders = regexp.MustCompile(`\.(forward_client_cert_details|set_current_client_cert_details)$`)
 )
 
-// counts reports whether a difference counts. If not, it is harmless and ignored. place is "TYPE RESOURCE.path". router
-// states that the proxy is a gateway.
+// counts reports whether a difference needs an explanation. All other differences are harmless and ignored. The
+// argument place has the form "TYPE RESOURCE.path". The argument router is true if the proxy is a gateway.
 func counts(place string, d difference, router bool) bool {
 	switch {
 	case uncounted.MatchString(place):
@@ -73,8 +73,8 @@ func ourTrustDomain(d difference) bool {
 	})
 }
 
-// A mark is a text that stands for one kind of difference in a gateway's resource. Such a difference would hide others,
-// so alike removes it and returns its mark.
+// A mark is a text that stands for one kind of difference in a gateway's resource. A difference of this kind would hide
+// other differences. The function alike therefore removes it and returns its mark.
 const (
 	markShared      = " shared"      // several names share a virtual host
 	markUnreachable = " unreachable" // routes after one that matches all requests

@@ -36,7 +36,8 @@ type Unread struct {
 	Reason string `json:"reason"` // text of the error
 }
 
-// Room returns the number of findings that may still be added to the report. All workloads together may have 20,000.
+// Room returns the number of findings that may still be added to the report. All workloads of a report together may
+// have 20,000 findings.
 func (r *Report) Room() int {
 	room := mostOfAll
 	for _, w := range r.Workloads {

@@ -18,8 +18,8 @@ import (
 )
 
 // decode decodes a resource. It omits fields, enum values and extensions that this program does not know, since the
-// proxy may be newer than this program. The error reports that raw is not a resource of the type. t must not be
-// xds.Unknown.
+// proxy may be newer than this program. The error reports that raw is not a resource of the type. The argument t must
+// not be xds.Unknown.
 func decode(t xds.Type, raw json.RawMessage) (proto.Message, error) {
 	var m proto.Message
 	switch t {

@@ -68,8 +68,8 @@ type Visitor struct {
 	// Section receives the type of each section of resources at the section's beginning, even if the section is empty.
 	// Sections of unknown types are skipped.
 	Section func(xds.Type) error
-	// Resource receives each resource that the proxy got from its control plane. Static resources are skipped. Raw is
-	// nil if the proxy has no accepted version. Message and Problem are not set.
+	// Resource receives each resource that the proxy got from its control plane. Static resources are skipped.
+	// Resource.Raw is nil if the proxy has no accepted version. Resource.Message and Resource.Problem are not set.
 	Resource func(Resource) error
 }
 

@@ -5,7 +5,7 @@ type carry struct {
 	// to lists the paths, in the chart's values, to which the setting's value is written. If the setting is below the
 	// rule's key, the rest of the setting's path is appended to each of these paths.
 	to []string
-	// as, if not nil, converts the value. It returns false if the value has no equivalent. If as is nil, the value is
+	// The function as converts the value, and returns false if the value has no equivalent. If as is nil, the value is
 	// copied.
 	as func(any) (any, bool)
 }

@@ -53,9 +53,9 @@ func FromYAML(text []byte) ([]Setting, error) {
 	}
 }
 
-// FromDeployment classifies the arguments and environment variables of the container discovery; nil if d lacks it. For
-// a variable that Kubernetes fills in, the setting keeps the reference to the source. The settings are merged as by
-// Merge.
+// FromDeployment classifies the arguments and environment variables of the container discovery. If the Deployment has
+// no such container, the result is nil. For a variable that Kubernetes fills in, the setting keeps the reference to the
+// source. The settings are merged as by Merge.
 func FromDeployment(d *appsv1.Deployment) []Setting {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		if c.Name != discovery {

@@ -100,8 +100,8 @@ var holds = map[string]string{hooks.Mutating: "Pods get proxies", hooks.Validati
 
 // Webhooks returns the webhook configurations that have a revision label and call Services in the control plane's
 // namespace. The list ours has the configurations of c.Revision. If c.Revision is empty, it has the configurations that
-// call the same Service as a configuration of Navarch's charts. Configurations of revision tags are among them. The
-// list others has the rest, for example of an istiod in the same namespace. In both lists, mutating configurations come
+// call the same Service as a configuration of Navarch's charts, also if they are those of a revision tag. The list
+// others has the rest, for example of an istiod in the same namespace. In both lists, mutating configurations come
 // first. Errors are those of the API server or its client.
 func (c Cluster) Webhooks(ctx context.Context) (ours, others []Object, err error) {
 	all, err := hooks.OfRevisions(ctx, c.API)

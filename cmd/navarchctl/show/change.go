@@ -11,7 +11,7 @@ import (
 )
 
 // Change has the content of a printed plan. A plan describes the effects that a change of objects would have on
-// proxies. The methods leave a Change as it is.
+// proxies. The methods do not modify a Change.
 type Change struct {
 	Revision int64 // revision of the configuration before the change
 	// Created, Changed and Deleted count the objects of the change, without refused and unchanged objects.
@@ -234,12 +234,12 @@ func size(n int64) string {
 	return strconv.FormatInt(n, 10) + " bytes"
 }
 
-// share returns the ratio of its two arguments as a percentage; "0 %" if the second argument is 0.
-func share(part, of int) string {
-	if of == 0 {
+// share returns the ratio of part to total as a percentage. If total is 0, the result is "0 %".
+func share(part, total int) string {
+	if total == 0 {
 		return "0 %"
 	}
-	return strconv.FormatFloat(float64(part)*100/float64(of), 'f', 1, 64) + " %"
+	return strconv.FormatFloat(float64(part)*100/float64(total), 'f', 1, 64) + " %"
 }
 
 // Thousands formats a number with commas between groups of three digits, such as 1,234,567.
@@ -251,8 +251,8 @@ func Thousands(n int) string {
 	return text
 }
 
-// Plural returns a number (Thousands) and a noun, such as "2 proxies". noun is the singular. Unless n is 1, Plural
-// appends s, or replaces a final y by ies.
+// Plural returns a number (Thousands) and a noun, such as "2 proxies". The argument noun is the singular. If n is not
+// 1, Plural appends s, or replaces a final y by ies.
 func Plural(n int, noun string) string {
 	switch before, is := strings.CutSuffix(noun, "y"); {
 	case n == 1:

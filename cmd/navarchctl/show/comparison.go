@@ -21,9 +21,9 @@ const (
 // Comparison prints a report of the command compare for people: a summary, a line for each workload, the differences,
 // and the arguments. An argument (compare.Argument) is a row of deploy/docs/fidelity.md that explains a difference.
 //
-// If verbose is true, Comparison prints every finding of the report with its whole values. Otherwise it prints the
-// first 10 findings of each workload, with values cut after 300 bytes. It prints at most 10 notes of a workload. Values
-// may be untrusted text. The report stays unchanged. Errors are those of w.
+// If verbose is true, Comparison prints every finding of the report with its whole values. If verbose is false, it
+// prints the first 10 findings of each workload, with values cut after 300 bytes. It prints at most 10 notes of a
+// workload. Values may be untrusted text. The report stays unchanged. Errors are those of w.
 func Comparison(w io.Writer, r *compare.Report, verbose bool) error {
 	var b bytes.Buffer
 	n := len(r.Workloads)

@@ -31,7 +31,7 @@ type Filter struct {
 // layout describes the table of one resource type.
 type layout struct {
 	heading []string
-	rows    func(f Filter, m proto.Message) [][]string        // of one resource
+	rows    func(f Filter, m proto.Message) [][]string        // the rows of one resource
 	takes   func(f Filter, name string, m proto.Message) bool // whether the filter selects a resource; m may be nil
 }
 
@@ -46,10 +46,11 @@ var layouts = [xds.NumTypes]layout{
 	xds.Extension: {[]string{"NAME", "TYPE", "CONTENT"}, extensionRows, all},
 }
 
-// Select returns the resources of type t in a dump that the filter selects; nil if there is no such resource. It sorts
-// resources whose names have Istio's form by host, port, subset and direction, and others by name. An assignment (the
-// endpoints of a cluster) is selected if one of its endpoints is. The dump stays unchanged, and the result is a new
-// slice. t must not be xds.Unknown.
+// Select returns the resources of type t in a dump that the filter selects. If there is no such resource, the result is
+// nil. The resources are sorted by the parts of their names in Istio's form: host, port, subset and direction. A
+// resource whose name has another form is sorted by its whole name. An assignment (the endpoints of a cluster) is
+// selected if one of its endpoints is. The dump stays unchanged, and the result is a new slice. The type t must not be
+// xds.Unknown.
 func Select(d *dump.Dump, t xds.Type, f Filter) []dump.Resource {
 	var out []dump.Resource
 	for _, r := range d.Resources[t] {

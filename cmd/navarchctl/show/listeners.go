@@ -178,7 +178,7 @@ func tcpDestination(m *tcpv3.TcpProxy) string {
 }
 
 // inline describes a route configuration within a listener. If the only route matches all paths and leads to one
-// cluster, the text names the cluster. Otherwise it has the domains and matches.
+// cluster, the text names the cluster. In all other cases, the text has the domains and matches.
 func inline(rc *routev3.RouteConfiguration) string {
 	var hosts []string
 	for _, vh := range rc.GetVirtualHosts() {

@@ -38,9 +38,9 @@ const (
 // Plan previews a change of objects: its effect on the visible proxies of this process. In the preview, the objects in
 // body are applied. With the parameter delete=true in q they are deleted instead, and with removed=N the last N of
 // them are deleted. With scope (preview.ParseScope) the preview is about some proxies. With proxies=true the report
-// names all affected proxies. With bootstraps=true the report has the configuration of the first groups of proxies,
-// for validation by Envoy. Plan waits for the caller's turn, and for other previews. Previews do not delay costly
-// pages.
+// names all affected proxies. With bootstraps=true the first groups of proxies in the report have a Bootstrap
+// (preview.BoundsOf), for validation by Envoy. Plan waits for other previews, and for other requests of the caller's
+// tenant. A preview delays no pages except those for its tenant.
 //
 // The int is the status of the HTTP response, which is 200 without an error. Errors have these statuses. 404: the
 // process does not have role xds. 400: the body or a parameter is not valid. 403: an object belongs to another tenant.
@@ -52,7 +52,7 @@ func (p *Pages) Plan(ctx context.Context, who authz.Caller, body []byte, q url.V
 	if err != nil {
 		return nil, http.StatusTooManyRequests, err
 	}
-	defer turn.Done() // the size of a report is bounded, so reading it need not be awaited
+	defer turn.Done() // as the size of a report is bounded, further requests need not wait until the caller has read it
 	return p.report(ctx, who, body, q)
 }
 
@@ -139,8 +139,8 @@ type Previewer struct {
 	Base func(ctx context.Context) (*plan.Base, error)
 	// Afford returns plan.ErrNoRoom if the process has no memory for a change. nil: every change is previewed.
 	Afford func(ctx context.Context, c mirror.Change) error
-	// Budgets returns a problem for each proposed object that would exceed its tenant's budget, given the objects in
-	// the snapshot known. nil: there are no budgets.
+	// Budgets returns a problem for each proposed object that would exceed its tenant's budget. The parameter known is
+	// the snapshot before the change. nil: there are no budgets.
 	Budgets func(proposed []ingest.Proposed, known *mirror.Snapshot) []object.Problem
 }
 

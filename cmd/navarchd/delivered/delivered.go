@@ -54,11 +54,11 @@ type refusal struct {
 	last time.Time
 }
 
-// Facts are the other inputs of Reports. Reports does not keep the slices.
+// Facts are the inputs of Reports in addition to the tracked objects. Reports does not keep the slices.
 type Facts struct {
-	Problems     []object.Problem       // that the ingester found
-	Found        []model.Problem        // that replicas list now
-	Refused      []acknowledged.Refusal // that replicas list now
+	Problems     []object.Problem       // problems that the ingester found
+	Found        []model.Problem        // problems that replicas list now
+	Refused      []acknowledged.Refusal // refusals that replicas list now
 	Acknowledged int64                  // revision of the store that all replicas have acknowledged
 }
 
@@ -125,7 +125,7 @@ func (o *Objects) Stored(taken uint64, revision int64) {
 }
 
 // Awaited returns the highest store revision among the generations that still need an acknowledgement. It returns 0 if
-// no stored generation needs one. Only Reports takes in new acknowledgements.
+// no stored generation needs one. A new acknowledgement counts after the next call of Reports.
 func (o *Objects) Awaited() (revision int64) {
 	for _, e := range o.all {
 		if !e.settled {
@@ -139,7 +139,7 @@ func (o *Objects) Awaited() (revision int64) {
 // new condition only for an error or a refusal.
 func workload(id object.ID) bool { return id.Kind == "WorkloadEntry" }
 
-// Due returns the time at which the result of Reports changes next although its facts stay the same. The last call of
+// Due returns the time at which the result of Reports changes next even if its facts stay the same. The last call of
 // Reports computes this time. Zero means that the result does not change.
 func (o *Objects) Due() time.Time { return o.due }
 

@@ -28,12 +28,12 @@ import (
 const (
 	maxWatches     = 1024 // streams of this process
 	maxHostWatches = 32   // streams of one client host
-	maxServiceName = 256  // bytes
+	maxServiceName = 256  // bytes of the name of a service
 	readyPoll      = 500 * time.Millisecond
 )
 
 // Health answers grpc.health.v1 on all gRPC addresses of a process, for every caller. All services are SERVING while
-// the function ready of New returns nil, and NOT_SERVING otherwise. Safe for concurrent use.
+// the function ready (see New) returns nil, and NOT_SERVING while it returns an error. Safe for concurrent use.
 type Health struct {
 	ready func() error
 
@@ -44,14 +44,15 @@ type Health struct {
 	hosts   map[string]int // Watch streams by host
 }
 
-// New returns a Health. ready returns nil while clients may send requests to this process, and otherwise the reason why
-// not. It is called concurrently, and must not be nil.
+// New returns a Health. The function ready returns nil while clients may send requests to this process. While they may
+// not, it returns the reason. It is called concurrently, and must not be nil.
 func New(ready func() error) *Health {
 	return &Health{ready: ready, changed: make(chan struct{}), hosts: map[string]int{}}
 }
 
-// Run polls ready every 500 ms and notifies Watch streams of changes, until ctx ends. It returns the error of ctx. Call
-// Run once. Until Run is called, Watch reports NOT_SERVING. Check calls ready itself, and does not depend on Run.
+// Run calls the function ready every 500 ms and notifies Watch streams of changes, until ctx ends. It returns the error
+// of ctx. Call Run once. Until Run is called, Watch reports NOT_SERVING. Check calls the function ready itself, and
+// does not depend on Run.
 func (h *Health) Run(ctx context.Context) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
@@ -72,7 +73,8 @@ func (h *Health) Run(ctx context.Context) error {
 	}
 }
 
-// enter reserves a Watch stream for the caller's host, until leave is called. The error has the code ResourceExhausted.
+// enter reserves a Watch stream for the caller's host, until the returned function is called. The error has the code
+// ResourceExhausted.
 func (h *Health) enter(ctx context.Context) (leave func(), err error) {
 	host := ""
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
@@ -201,9 +203,9 @@ func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflecti
 }
 
 // Register adds health and reflection to a server, which must not serve yet. Both cover all services of the server,
-// also services that are added later. authenticate authenticates callers of reflection over TLS. It returns the zero
-// Caller for a caller without a credential. Its error wraps attest.ErrUnavailable if the credential cannot be verified
-// now; any other error means that the credential is invalid.
+// also services that are added later. The function authenticate authenticates callers of reflection over TLS. It
+// returns the zero Caller for a caller without a credential. Its error wraps attest.ErrUnavailable if the credential
+// cannot be verified now; any other error means that the credential is invalid.
 func (h *Health) Register(server *grpc.Server, authenticate func(context.Context) (attest.Caller, error)) {
 	healthv1.RegisterHealthServer(server, addressHealth{Health: h, services: server.GetServiceInfo})
 	inner := reflection.NewServerV1(reflection.ServerOptions{Services: server})

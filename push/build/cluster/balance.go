@@ -157,15 +157,15 @@ func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowSta
 	}
 }
 
-// setConsistentHash sets a consistent-hash balancer. The routes state the key to hash. Problems name the place of the
-// balancer's settings, which is the argument at.
-func (d *builder) setConsistentHash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at model.Place) {
+// setConsistentHash sets a consistent-hash balancer. The routes state the key to hash. The argument place is the
+// position of the balancer's settings, for problems.
+func (d *builder) setConsistentHash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, place model.Place) {
 	if m := h.GetMaglev(); m != nil {
 		d.LbPolicy = clusterv3.Cluster_MAGLEV
 		switch size := m.TableSize; {
 		case size == 0:
 		case size > maxTable || !new(big.Int).SetUint64(size).ProbablyPrime(0):
-			d.report(problem.Invalid, traffic.Within(at, "consistentHash.maglev.tableSize"),
+			d.report(problem.Invalid, traffic.Within(place, "consistentHash.maglev.tableSize"),
 				"%d: want a prime of at most %d; Envoy's default is used", size, maxTable)
 		default:
 			config := &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(size)}
@@ -181,7 +181,7 @@ func (d *builder) setConsistentHash(h *networkingv1.LoadBalancerSettings_Consist
 		size = 1024
 	}
 	if size > maxRing {
-		d.report(problem.Invalid, traffic.Within(at, "consistentHash"), "minimumRingSize %d: at most %d, which is used", size, maxRing)
+		d.report(problem.Invalid, traffic.Within(place, "consistentHash"), "minimumRingSize %d: at most %d, which is used", size, maxRing)
 		size = maxRing
 	}
 	d.LbPolicy = clusterv3.Cluster_RING_HASH

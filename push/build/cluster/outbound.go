@@ -24,9 +24,9 @@ import (
 )
 
 // Build encodes the cluster. Settings that Envoy would refuse are left out or changed. Patches that do not decode, or
-// whose result Envoy would refuse, are left out. Build fails if the service does not have the Port. It also fails if
-// the cluster without patches violates a constraint of Envoy's API, or if the cluster does not encode. The error names
-// the cluster.
+// whose result Envoy would refuse, are left out. Build fails if the service has no port with the number Port. It also
+// fails if the cluster without patches violates a constraint of Envoy's API, or if the cluster does not encode. The
+// error names the cluster.
 func (s Outbound) Build() (*xds.Resource, error) {
 	r, _, err := s.build(nil)
 	return r, err
@@ -52,8 +52,8 @@ func (s Outbound) protocol(port *model.ServicePort) model.Protocol {
 	return port.Protocol
 }
 
-// build returns the resource, the problems without the error of Build, and the error of Build. t records patches that
-// change the cluster.
+// build returns the resource, the problems without the error of Build, and the error of Build. The argument t records
+// patches that change the cluster.
 func (s Outbound) build(t *patch.Trace) (*xds.Resource, []error, error) {
 	name := xds.OutboundCluster(s.Port, s.Subset, s.Host)
 	if s.BySNI {
@@ -159,8 +159,8 @@ func (s Outbound) setEndpoints(d *builder) {
 
 // useDynamicForwardProxy makes the cluster resolve the names that filters of the listeners pass to it
 // (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/http/http_proxy). By default, Envoy checks that the
-// server's certificate is for the resolved name. A rule switches this check off if it states an SNI or the server's
-// names, or skips the verification.
+// server's certificate is for the resolved name. A DestinationRule switches this check off if it states an SNI or the
+// server's names, or skips the verification.
 func (d *builder) useDynamicForwardProxy(cache *forwardv3.DnsCacheConfig) {
 	config := &dynamicv3.ClusterConfig{ClusterImplementationSpecifier: &dynamicv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: cache}}
 	if d.http != nil { // without HTTP options Envoy sets auto_sni and auto_san_validation itself
@@ -200,8 +200,8 @@ func (s Outbound) setMetadata(d *builder) {
 }
 
 // statName expands a pattern of MeshConfig.outboundClusterStatName or inboundClusterStatName
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig). target is the workload's port for an
-// inbound cluster, and 0 for an outbound cluster.
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig). The argument target is the
+// workload's port for an inbound cluster, and 0 for an outbound cluster.
 func statName(pattern string, service *model.Service, host, subset string, port *model.ServicePort, target uint32) string {
 	short, qualified := host, host
 	if service.Key.Kind == model.KindService {

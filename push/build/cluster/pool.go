@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/push/traffic"
 )
 
-// setConnectionPool sets the limits and lifetimes of connections. As in Istio, there is no limit where settings states
-// none.
+// setConnectionPool sets the limits and lifetimes of connections. If the argument settings does not state a limit, the
+// limit is the highest possible value, as in Istio.
 func (d *builder) setConnectionPool(
 	settings *networkingv1.ConnectionPoolSettings, budget *networkingv1.TrafficPolicy_RetryBudget,
 ) {
@@ -45,8 +45,8 @@ func (d *builder) setConnectionPool(
 	}
 }
 
-// retryBudget encodes a retry budget; nil stays nil. By Istio's defaults, 20 % of the active requests may be retries,
-// and three concurrent retries are always permitted.
+// retryBudget encodes a retry budget. For nil it returns nil. By Istio's defaults, 20 % of the active requests may be
+// retries, and three concurrent retries are always permitted.
 func retryBudget(b *networkingv1.TrafficPolicy_RetryBudget) *clusterv3.CircuitBreakers_Thresholds_RetryBudget {
 	if b == nil {
 		return nil

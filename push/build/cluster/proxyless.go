@@ -21,8 +21,8 @@ import (
 )
 
 // Build encodes the cluster. Settings that gRPC's client does not support are left out or replaced, or they close the
-// cluster. A closed cluster has no endpoints. The error is a model.Problem if the service does not have the Port. Any
-// other error is that of xds.Encode.
+// cluster. A closed cluster has no endpoints. The error is a model.Problem if the service has no port with the number
+// Port. Any other error is that of xds.Encode.
 func (s Proxyless) Build() (*xds.Resource, error) {
 	r, _, err := s.build()
 	return r, err
@@ -46,8 +46,8 @@ func (ProxylessBlackHole) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Cluster, xds.BlackHole, proxyless(xds.BlackHole, xds.BlackHole), assignment)
 }
 
-// proxyless returns an EDS cluster. name is the name of the cluster, and assignment is the name of its endpoint
-// assignment.
+// proxyless returns an EDS cluster. The argument name is the cluster's name. The argument assignment is the name of its
+// endpoint assignment.
 func proxyless(name, assignment string) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name:                 name,
@@ -157,7 +157,7 @@ func (s Proxyless) setMeshTLS(d *builder, p traffic.Policy) {
 }
 
 // clientTLS returns the TLS context of a client. The context accepts the identities of the service (peers). If these
-// identities are unknown, the context accepts every identity of the mesh's trust domains. rule may be nil.
+// identities are unknown, the context accepts every identity of the mesh's trust domains. The argument rule may be nil.
 func (s Proxyless) clientTLS(rule *networkingv1.ClientTLSSettings) *tlsv3.CommonTlsContext {
 	peers, known := s.peers(rule.GetSubjectAltNames())
 	var names []*matcherv3.StringMatcher

@@ -67,9 +67,9 @@ func (d *builder) wrapProxyProtocol(p *networkingv1.TrafficPolicy_ProxyProtocol)
 }
 
 // upstreamTLS returns the TLS context for servers outside of the mesh's mTLS. If the rule names a Secret or ConfigMap
-// (credentials), the control plane sends its content as a secret. Otherwise the certificates are files of the proxy. A
-// proxy's agent with xds.CapFileSecrets reads these files, and reads them again after each change. Without such an
-// agent, Envoy reads them once.
+// (credentials), the control plane sends its content as a secret. If the rule names neither, the certificates are files
+// of the proxy. A proxy's agent with xds.CapFileSecrets reads these files, and reads them again after each change.
+// Without such an agent, Envoy reads them once.
 func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *tlsv3.UpstreamTlsContext {
 	params := &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,

@@ -13,8 +13,8 @@ import (
 // address is not an IP, or is an IP with a zone, are left out. Build fails only if a text is not valid UTF-8.
 func (s Proxyless) Build() (*xds.Resource, error) { return s.BuildInPieces(func() {}) }
 
-// BuildInPieces is Build, and calls pause after every 2,000 steps or so. Each endpoint takes several steps. pause may
-// block, and must not be nil. Errors are those of Build.
+// BuildInPieces does the same as Build, and calls the function pause after about every 2,000 steps. Each endpoint takes
+// several steps. The function pause may block, and must not be nil. Errors are those of Build.
 func (s Proxyless) BuildInPieces(pause func()) (*xds.Resource, error) {
 	return built(s, pause)
 }

@@ -52,7 +52,7 @@ const Unknown = "MeshConfig has no valid extensionProviders of this name with en
 
 // Service returns the service of a provider, as [namespace/]host, and its port. It returns "", 0 and false if the mesh
 // has no such provider, or if the provider is neither envoyExtAuthzHttp nor envoyExtAuthzGrpc. Of several providers
-// with an equal name, the first counts. mesh may be nil.
+// with an equal name, the first counts. The argument mesh may be nil.
 func Service(mesh *meshv1.MeshConfig, provider string) (service string, port uint32, ok bool) {
 	p := find(mesh, provider)
 	if http := p.GetEnvoyExtAuthzHttp(); http != nil {
@@ -73,8 +73,8 @@ func find(mesh *meshv1.MeshConfig, provider string) *meshv1.MeshConfig_Extension
 }
 
 // HTTP returns the filter by which a provider authorises HTTP requests that its CUSTOM policies match. It returns nil
-// if a.Wrong is set, or if the mesh has no provider of external authorization with the name. mesh may be nil. The
-// result refers to mesh, so it must not be modified.
+// if a.Wrong is set, or if the mesh has no provider of external authorization with the name. The argument mesh may be
+// nil. The result refers to mesh, so it must not be modified.
 func HTTP(mesh *meshv1.MeshConfig, a Authorizer) *httpv3.ExtAuthz {
 	p := find(mesh, a.Provider)
 	out := &httpv3.ExtAuthz{TransportApiVersion: corev3.ApiVersion_V3,
@@ -99,8 +99,8 @@ func HTTP(mesh *meshv1.MeshConfig, a Authorizer) *httpv3.ExtAuthz {
 }
 
 // Network returns the filter by which a provider authorises connections of protocols that are not HTTP. It returns nil
-// if a.Wrong is set, or if the mesh has no envoyExtAuthzGrpc provider with the name. mesh may be nil. The result refers
-// to mesh, so it must not be modified.
+// if a.Wrong is set, or if the mesh has no envoyExtAuthzGrpc provider with the name. The argument mesh may be nil. The
+// result refers to mesh, so it must not be modified.
 func Network(mesh *meshv1.MeshConfig, a Authorizer) *networkv3.ExtAuthz {
 	c := find(mesh, a.Provider).GetEnvoyExtAuthzGrpc()
 	if a.Wrong != "" || c == nil {
@@ -111,7 +111,7 @@ func Network(mesh *meshv1.MeshConfig, a Authorizer) *networkv3.ExtAuthz {
 }
 
 // SpeaksHTTP reports whether a provider is envoyExtAuthzHttp. Such a provider can authorise only HTTP requests. For an
-// unknown provider it returns false. mesh may be nil.
+// unknown provider it returns false. The argument mesh may be nil.
 func SpeaksHTTP(mesh *meshv1.MeshConfig, provider string) bool {
 	return find(mesh, provider).GetEnvoyExtAuthzHttp() != nil
 }
@@ -160,7 +160,7 @@ func timeout(stated *durationpb.Duration) *durationpb.Duration {
 }
 
 // status parses the HTTP status of responses while the provider is unreachable. For a text that is not a number it
-// returns nil. nil means Envoy's default, 403.
+// returns nil. The result nil means Envoy's default, 403.
 func status(stated string) *typev3.HttpStatus {
 	code, err := strconv.ParseInt(stated, 10, 32)
 	if err != nil {
@@ -169,7 +169,7 @@ func status(stated string) *typev3.HttpStatus {
 	return &typev3.HttpStatus{Code: typev3.StatusCode(code)}
 }
 
-// body returns the settings of sending request bodies to the provider; nil: bodies are not sent.
+// body returns the settings of sending request bodies to the provider. The result is nil if bodies are not sent.
 func body(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody) *httpv3.BufferSettings {
 	if c == nil {
 		return nil
@@ -200,7 +200,7 @@ func matchers(headers []string) *matcherv3.ListStringMatcher {
 }
 
 // matched returns a matcher of requests for which the preceding RBAC filter has stored a rule of the provider's
-// policies. rbac is the name of that filter.
+// policies. The argument rbac is the name of that filter.
 func matched(rbac, provider string) *matcherv3.MetadataMatcher {
 	return &matcherv3.MetadataMatcher{
 		Filter: rbac,

@@ -51,7 +51,7 @@ const (
 // simple configuration for proxies that refuse this one. The stand-in of a module passes or refuses traffic by
 // failStrategy. The stand-in of Lua refuses all requests.
 //
-// Build fails if pluginConfig or url is invalid. Without ByAgent, it also fails if the configuration violates a
+// Build fails if pluginConfig or url is invalid. If ByAgent is false, it also fails if the configuration violates a
 // constraint of Envoy's API. These errors name the extension and the field. A text that is not valid UTF-8 is an error
 // that names the resource.
 func (c Config) Build() (*xds.Resource, error) {
@@ -97,7 +97,8 @@ func (p Pulled) Build() (*xds.Resource, error) {
 	return shared.withStandIn(r)
 }
 
-// message returns the configuration. credential is the credential for the module's registry, and may be empty.
+// message returns the configuration. The argument credential is the credential for the module's registry. It may be
+// empty.
 func (c Config) message(credential string) (*corev3.TypedExtensionConfig, error) {
 	name := extension.Name(c.Extension.Key)
 	filter, err := c.filter(name, credential)

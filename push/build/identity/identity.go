@@ -22,8 +22,8 @@ import (
 const defaultDomain = "cluster.local"
 
 // TrustDomains returns the mesh's trust domain (default: cluster.local), then its aliases in their order. Each domain
-// occurs once. A leading "spiffe://" is removed from aliases, and empty aliases are skipped. mesh may be nil. The
-// caller owns the result.
+// occurs once. A leading "spiffe://" is removed from aliases, and empty aliases are skipped. The argument mesh may be
+// nil. The caller owns the result.
 func TrustDomains(mesh *meshv1.MeshConfig) []string {
 	all := []string{cmp.Or(mesh.GetTrustDomain(), defaultDomain)}
 	for _, alias := range mesh.GetTrustDomainAliases() {
@@ -34,8 +34,9 @@ func TrustDomains(mesh *meshv1.MeshConfig) []string {
 	return all
 }
 
-// URI returns the SPIFFE ID of a service account. domain is a trust domain without "spiffe://". account is
-// "namespace/name". URI validates neither argument. Without "/" in account, the name in the SPIFFE ID is empty.
+// URI returns the SPIFFE ID of a service account. The argument domain is a trust domain without "spiffe://". The
+// argument account has the form "namespace/name". URI does not validate the arguments. Without "/" in account, the name
+// in the SPIFFE ID is empty.
 func URI(domain, account string) string {
 	namespace, name, _ := strings.Cut(account, "/")
 	return "spiffe://" + domain + "/ns/" + namespace + "/sa/" + name
@@ -71,8 +72,8 @@ func Members(domains []string) (out []*tlsv3.SubjectAltNameMatcher) {
 }
 
 // Expect adds names to v. A peer's certificate must have at least one of the names. If all names are URIs (contain
-// "://"), only the URIs of the certificate are compared. Otherwise all names of the certificate are compared. Without
-// names, v does not change.
+// "://"), only the URIs of the certificate are compared. If a name is not a URI, all names of the certificate are
+// compared. Without names, v does not change.
 func Expect(v *tlsv3.CertificateValidationContext, names []string) {
 	uris := !slices.ContainsFunc(names, func(n string) bool { return !strings.Contains(n, "://") })
 	for _, name := range names {
@@ -88,8 +89,9 @@ func Expect(v *tlsv3.CertificateValidationContext, names []string) {
 }
 
 // Context returns the TLS context of a proxy that presents its mesh certificate, for TLS 1.2 and 1.3. The certificate
-// and the mesh's roots come from the proxy's own agent over SDS. alpn lists the protocols to negotiate. peers states
-// the accepted names of peers. The result refers to alpn and peers, and the caller owns the rest.
+// and the mesh's roots come from the proxy's own agent over SDS. The argument alpn lists the protocols to negotiate.
+// The argument peers states the accepted names of peers. The result refers to both arguments, and the caller owns the
+// rest.
 func Context(alpn []string, peers *tlsv3.CertificateValidationContext) *tlsv3.CommonTlsContext {
 	return &tlsv3.CommonTlsContext{
 		TlsParams: &tlsv3.TlsParameters{
@@ -131,8 +133,8 @@ func ofMesh(name string) *tlsv3.SdsSecretConfig {
 
 // Secrets returns a TLS context whose secrets come over SDS. The argument own refers to the presented certificate. If
 // own is nil, no certificate is presented. The argument authorities refers to the CAs of the peers. If authorities is
-// nil, peers are not verified, and the argument peers is ignored. peers states the accepted names of peers. The result
-// refers to all arguments.
+// nil, peers are not verified, and the argument peers is ignored. The argument peers states the accepted names of
+// peers. The result refers to all arguments.
 func Secrets(
 	params *tlsv3.TlsParameters, own, authorities *tlsv3.SdsSecretConfig, peers *tlsv3.CertificateValidationContext,
 ) *tlsv3.CommonTlsContext {

@@ -69,9 +69,9 @@ func (c Common) patchAndEncode(
 	return r, problems, err
 }
 
-// address returns the address of a listener. bind is an IP address or "unix://path". port is a TCP port from 1 to
-// 65535, and is ignored for a Unix socket. "unix://@name" is a socket in the abstract namespace of Linux. The error
-// names bind or port.
+// address returns the address of a listener. The argument bind is an IP address or "unix://path". The argument port is
+// a TCP port from 1 to 65535. It is ignored for a Unix socket. "unix://@name" is a socket in the abstract namespace of
+// Linux. The error names bind or port.
 func address(bind string, port uint32) (*corev3.Address, error) {
 	if path, ok := strings.CutPrefix(bind, unixPrefix); ok {
 		if path == "" {

@@ -72,7 +72,7 @@ func peerMetadata(side string, propagation []any) *anypb.Any {
 }
 
 // typedStruct encodes the configuration of one of Istio's own extensions as a TypedStruct, because this program has no
-// Go type for its message. name is the full name of the message.
+// Go type for its message. The argument name is the full name of the message.
 func typedStruct(name string, fields map[string]any) *anypb.Any {
 	value, err := structpb.NewStruct(fields)
 	if err != nil {

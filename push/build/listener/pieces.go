@@ -10,11 +10,12 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// pieces splits a build. An inbound listener has several chains for each port of the workload, and all filters of
-// policies and patches in each chain. A nil *pieces does not split.
+// pieces splits the build of an inbound listener into pieces, and calls the function pause between them. Such a
+// listener has several chains for each port of the workload, and all filters of policies and patches in each chain. A
+// nil *pieces does not split the build.
 type pieces struct{ pause func() }
 
-// pauseOf returns the function to call between pieces; nil for a nil receiver.
+// pauseOf returns the function to call between pieces. For a nil receiver it returns nil.
 func (p *pieces) pauseOf() func() {
 	if p == nil {
 		return nil
@@ -22,14 +23,15 @@ func (p *pieces) pauseOf() func() {
 	return p.pause
 }
 
-// next ends a piece.
+// next calls the function pause at the end of a piece.
 func (p *pieces) next() {
 	if p != nil {
 		p.pause()
 	}
 }
 
-// BuildInPieces is Build, and calls pause between the chains of the listener. The error is that of Build.
+// BuildInPieces does the same as Build, and calls the function pause between the chains of the listener. The error is
+// that of Build.
 func (v VirtualInbound) BuildInPieces(pause func()) (*xds.Resource, error) {
 	v.pieces = &pieces{pause}
 	r, _, err := v.build()

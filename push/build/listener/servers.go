@@ -106,8 +106,8 @@ func (s Servers) patched(l *listenerv3.Listener) (*xds.Resource, []error, error)
 
 // head returns the listener without its filter chains.
 //
-// istiod adds the TLS inspector as soon as a chain has TLS. Here the inspector is present from the first server on,
-// unless Opaque is set (the only server is TCP without TLS). If the inspector were added later, Envoy would replace the
+// istiod adds the TLS inspector as soon as a chain has TLS. Navarch adds the inspector with the first server, unless
+// Opaque is set (the only server is TCP without TLS). If the inspector were added later, Envoy would replace the
 // listener and drain the connections of all servers. A connection on which the client sends nothing passes the
 // inspector after 15 s, Envoy's default. Clients may therefore connect long before their first request. With the PROXY
 // protocol, Envoy closes such a connection after this time, because a connection without the PROXY header must not

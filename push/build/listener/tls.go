@@ -35,10 +35,11 @@ func (c Common) needsTLSInspector(p InboundPort) bool {
 	return p.MTLS.terminatesMeshTLS() || p.Ended.terminates() && c.Caps.Has(xds.CapTLSInspector)
 }
 
-// serverTLS returns the TLS context of a server. The ALPN protocols are those of s, or else alpn. Certificates come
-// over SDS or from files. If the proxy's agent supports files (xds.CapFileSecrets), the agent reads the files, and
-// reads them again after each change. Otherwise Envoy reads the files once. Without a request for client certificates
-// the context states no verification, because Envoy refuses accepted names without authorities.
+// serverTLS returns the TLS context of a server. The ALPN protocols are those that s states. If s states no ALPN
+// protocols, they are those in alpn. Certificates come over SDS or from files. If the proxy's agent supports files
+// (xds.CapFileSecrets), the agent reads the files, and reads them again after each change. If the agent does not
+// support files, Envoy reads them once. If the proxy requests no client certificates, the context states no
+// verification, because Envoy refuses accepted names without authorities.
 func (c Common) serverTLS(s ServerTLS, alpn []string) *tlsv3.DownstreamTlsContext {
 	if s.ALPN.Len() > 0 {
 		alpn = s.ALPN.All()

@@ -8,7 +8,8 @@ import (
 
 // A listener may have tens of thousands of chains, so it is copied and validated chain by chain.
 
-// WithoutChains returns a listener with all fields of another one except filter_chains. It shares their values.
+// WithoutChains returns a new listener with all fields of l except filter_chains. The new listener shares the values of
+// these fields with l.
 func WithoutChains(l *listenerv3.Listener) *listenerv3.Listener {
 	rest := &listenerv3.Listener{}
 	l.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -20,7 +21,8 @@ func WithoutChains(l *listenerv3.Listener) *listenerv3.Listener {
 	return rest
 }
 
-// cloneInPieces returns a copy of a listener, and calls pause, which may be nil, between its chains.
+// cloneInPieces returns a copy of a listener. It calls the function pause, which may be nil, between the listener's
+// chains.
 func cloneInPieces(l *listenerv3.Listener, pause func()) *listenerv3.Listener {
 	out := proto.Clone(WithoutChains(l)).(*listenerv3.Listener)
 	for _, c := range l.FilterChains {
@@ -32,7 +34,7 @@ func cloneInPieces(l *listenerv3.Listener, pause func()) *listenerv3.Listener {
 	return out
 }
 
-// checkChains returns the error of Check, and calls pause between the chains of the listener.
+// checkChains returns the error of Check for a listener. It calls the function pause between the listener's chains.
 func checkChains(l *listenerv3.Listener, pause func()) error {
 	ok := Check(WithoutChains(l)) == nil
 	for i := 0; ok && i < len(l.FilterChains); i++ {

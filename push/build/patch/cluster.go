@@ -46,9 +46,10 @@ func RemovesCluster(p model.Patch) bool {
 		operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE
 }
 
-// AddsCluster reports in ok whether a patch adds a cluster to sidecars or gateways (CLUSTER ADD), and returns the
-// cluster's name. ok is also false if the value is not a valid cluster, and Problem then returns the reason. If ok is
-// false, name has no meaning. The caller must compare the context of the patch with the kind of proxy.
+// AddsCluster returns the name of the cluster that a patch adds to sidecars or gateways (CLUSTER ADD). The result ok is
+// false if the patch adds no cluster, or if its value is not a valid cluster. For an invalid value, Problem returns the
+// reason. If ok is false, the result name has no meaning. The caller must compare the context of the patch with the
+// kind of proxy.
 func AddsCluster(p model.Patch) (name string, ok bool) {
 	if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || operation(p) != networkingv1.EnvoyFilter_Patch_ADD ||
 		p.Config().GetMatch().GetContext() == networkingv1.EnvoyFilter_WAYPOINT {

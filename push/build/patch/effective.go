@@ -58,8 +58,9 @@ func (t *Trace) keep() {
 	t.restart()
 }
 
-// traced returns the result of edit, which applies a patch to m. It marks the patch in t if the result differs from m.
-// Only the fields that the value of the patch states are compared, because a merge changes no other fields.
+// traced returns the result of the function edit, which applies a patch to m. It marks the patch in t if the result
+// differs from m. Only the fields that the value of the patch states are compared, because a merge changes no other
+// fields.
 func traced[M proto.Message](t *Trace, p model.Patch, m M, edit func(M) M) M {
 	if t == nil {
 		return edit(m)
@@ -88,8 +89,8 @@ func excerpt(m proto.Message, fields []field) proto.Message {
 	return some.Interface()
 }
 
-// tracedList returns the results of edit, which applies a patch to a list of filters. It marks the patch in t if the
-// list changes.
+// tracedList returns the results of the function edit, which applies a patch to a list of filters. It marks the patch
+// in t if the list changes.
 func tracedList[F named](t *Trace, p model.Patch, list []F, edit func() ([]F, error)) ([]F, error) {
 	if t == nil {
 		return edit()

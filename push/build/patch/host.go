@@ -25,9 +25,9 @@ type kinds uint8
 
 // HeadOf applies patches to head, a virtual host without its routes. It applies only patches with the applyTo
 // VIRTUAL_HOST that match the name and domains of head. If a patch removes the virtual host, HeadOf returns nil and
-// false. The returned virtual host has only the routes that patches state. If keeps is true, these routes come after
-// the original routes of the virtual host. If keeps is false, they replace the original routes. The result may be head
-// itself. HeadOf may change head, so the caller must own head.
+// false. The returned virtual host has only the routes that patches state. If the result keeps is true, these routes
+// come after the original routes of the virtual host. If it is false, they replace the original routes. The returned
+// virtual host may be head itself. HeadOf may change head, so the caller must own head.
 //
 // A patch that does not decode, or whose result Envoy would refuse, is left out without an error. ApplyVirtualHost
 // reports such patches.
@@ -113,8 +113,8 @@ func (r *RoutePatches) Change(route *routev3.Route) *routev3.Route {
 
 // Add inserts the routes that patches add into the list routes, and returns the list. Patches with invalid values are
 // left out. Add may change the array of the list, but not the routes in the list. Of these routes, Add reads only the
-// names and the types of the actions. The added routes are shared with other resources, and read-only. Add calls pause,
-// which must not be nil, after each patch that may add a route.
+// names and the types of the actions. The added routes are shared with other resources, and read-only. Add calls the
+// function pause, which must not be nil, after each patch that may add a route.
 func (r *RoutePatches) Add(routes []*routev3.Route, pause func()) []*routev3.Route {
 	for _, p := range r.adds {
 		routes = addRoute(r.omissions, routes, p)

@@ -25,7 +25,7 @@ func InboundRoutes(cluster string) RouteConfig {
 }
 
 // RouteConfiguration applies the matching patches to a route configuration and its virtual hosts, and returns the
-// result. Patches are compared with the RouteConfig in the parameter `of`, which describes rc. The order is Istio's:
+// result. Patches are compared with the given RouteConfig, which describes rc. The order is Istio's:
 // ROUTE_CONFIGURATION, then VIRTUAL_HOST and HTTP_ROUTE for each virtual host, then the added virtual hosts.
 // RouteConfiguration may change rc, so the caller must own rc. If no patch matches, the result is rc, unchanged. Routes
 // that patches add are shared and read-only.
@@ -44,14 +44,14 @@ func RouteConfiguration(
 // RouteConfiguration returns the results of the function RouteConfiguration. It records the patches that change the
 // route configuration or its virtual hosts in t.
 func (t *Trace) RouteConfiguration(
-	rc *routev3.RouteConfiguration, of RouteConfig, patches []model.Patch,
+	rc *routev3.RouteConfiguration, target RouteConfig, patches []model.Patch,
 ) (*routev3.RouteConfiguration, []error) {
-	patches = filterPatches(patches, func(p model.Patch) bool { return RouteConfigMatches(p, of) })
+	patches = filterPatches(patches, func(p model.Patch) bool { return RouteConfigMatches(p, target) })
 	if len(patches) == 0 {
 		return rc, nil
 	}
 	rc, faults := t.ApplyRouteConfig(rc, patches)
-	l := omissions{resource: "route configuration " + of.Name}
+	l := omissions{resource: "route configuration " + target.Name}
 	var hosts []*routev3.VirtualHost
 	added := map[*routev3.VirtualHost]model.Patch{}
 	for _, vh := range rc.VirtualHosts {
@@ -62,7 +62,7 @@ func (t *Trace) RouteConfiguration(
 		}
 	}
 	for _, p := range patches {
-		if !AddsVirtualHost(p, of) {
+		if !AddsVirtualHost(p, target) {
 			continue
 		}
 		if vh, err := wholeValue[*routev3.VirtualHost](p); !l.omit(p, err) {

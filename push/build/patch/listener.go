@@ -18,10 +18,10 @@ import (
 // they follow Istio's code.
 
 // ListenerMatches reports whether a patch may change a listener. The builder of the listener needs all patches for
-// which the result is true. context is the direction of the listener, or GATEWAY. port is 0 for a listener on a Unix
-// socket. ListenerMatches compares only the context, the name and the port. The function Listener compares the filter
-// chains and filters. ListenerMatches returns false for patches that add or remove whole listeners (AddsListener,
-// RemovesListener).
+// which the result is true. The argument context is the direction of the listener, or GATEWAY. The argument port is 0
+// for a listener on a Unix socket. ListenerMatches compares only the context, the name and the port. The function
+// Listener compares the filter chains and filters. ListenerMatches returns false for patches that add or remove whole
+// listeners (AddsListener, RemovesListener).
 func ListenerMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32) bool {
 	c := p.Config()
 	switch c.GetApplyTo() {
@@ -37,8 +37,8 @@ func ListenerMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContex
 	return matchesListener(c, context, name, port)
 }
 
-// RemovesListener reports whether a patch removes the listener with the given context, name and port. context is the
-// direction of the listener, or GATEWAY.
+// RemovesListener reports whether a patch removes the listener with the given context, name and port. The context is
+// the direction of the listener, or GATEWAY.
 func RemovesListener(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32) bool {
 	c := p.Config()
 	return c.GetApplyTo() == networkingv1.EnvoyFilter_LISTENER &&
@@ -78,10 +78,10 @@ func matchesListener(
 	return m.GetPortNumber() == port
 }
 
-// Listener returns a copy of a listener to which the matching patches are applied. context is the direction of the
-// listener, or GATEWAY. The order is Istio's: LISTENER, LISTENER_FILTER, then FILTER_CHAIN, NETWORK_FILTER and
-// HTTP_FILTER for each chain, then the added chains. Patches that add or remove whole listeners have no effect. Patches
-// may remove all chains.
+// Listener returns a copy of a listener to which the matching patches are applied. The argument context is the
+// direction of the listener, or GATEWAY. The order is Istio's: LISTENER, LISTENER_FILTER, then FILTER_CHAIN,
+// NETWORK_FILTER and HTTP_FILTER for each chain, then the added chains. Patches that add or remove whole listeners have
+// no effect. Patches may remove all chains.
 //
 // A patch that does not decode, or whose result violates a constraint of Envoy's API, is left out. With such a patch,
 // Envoy would refuse every listener of the response. The listener keeps its name, because the name identifies it. The
@@ -94,7 +94,7 @@ func Listener(
 }
 
 // Listener returns the results of the function Listener, and records the patches that change the listener in t. It
-// calls pause, which may be nil, between the chains of the listener.
+// calls the function pause, which may be nil, between the chains of the listener.
 func (t *Trace) Listener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch, pause func(),
 ) (*listenerv3.Listener, []error) {
@@ -114,15 +114,15 @@ type listenerPatches struct {
 }
 
 // applyToListener returns a copy of a listener to which the matching patches are applied. It does not validate the
-// copy. The errors are for patches that do not decode, and for patches that state a different name. The parameter `of`
-// contains the listener's description for errors, the Trace and the function pause.
+// copy. The errors are for patches that do not decode, and for patches that state a different name. The parameter
+// settings contains the listener's description for errors, the Trace and the function pause.
 func applyToListener(
-	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch, of omissions,
+	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch, settings omissions,
 ) (*listenerv3.Listener, []error) {
-	name, t := l.Name, of.trace
-	l = cloneInPieces(l, of.pause)
+	name, t := l.Name, settings.trace
+	l = cloneInPieces(l, settings.pause)
 	s := &listenerPatches{listener: l, context: context, patches: patches,
-		omissions: omissions{resource: of.resource, trace: t, pause: of.pause}}
+		omissions: omissions{resource: settings.resource, trace: t, pause: settings.pause}}
 	for p := range s.matching(networkingv1.EnvoyFilter_LISTENER) {
 		if merges(p) {
 			traced(t, p, l, func(l *listenerv3.Listener) *listenerv3.Listener {

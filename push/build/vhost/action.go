@@ -23,8 +23,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// route builds the route of one rule of a VirtualService for one of the rule's matches. match is the encoded form of m.
-// The error names the field of the rule that Envoy would refuse.
+// route builds the route of one rule of a VirtualService for one of the rule's matches. The argument match is the
+// encoded form of m. The error names the field of the rule that Envoy would refuse.
 func (d *routeBuilder) route(
 	vs *model.VirtualService, rule *networkingv1.HTTPRoute, m *networkingv1.HTTPMatchRequest, match *routev3.RouteMatch,
 ) (*routev3.Route, error) {
@@ -57,8 +57,8 @@ func (d *routeBuilder) route(
 	return out, out.ValidateAll()
 }
 
-// setAction sets the action of a route: redirect, direct response, or forwarding to clusters. authority is the host
-// that the rule's header operations set, or empty.
+// setAction sets the action of a route: redirect, direct response, or forwarding to clusters. The argument authority is
+// the host that the rule's header operations set, or empty.
 func (d *routeBuilder) setAction(out *routev3.Route, rule *networkingv1.HTTPRoute, authority string) error {
 	switch {
 	case rule.GetRedirect() != nil:
@@ -209,10 +209,10 @@ func (d *routeBuilder) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAct
 	return out
 }
 
-// setTimeout sets the timeout of requests; nil means no limit. A deadline that a gRPC client states applies up to the
-// same limit, because of the field max_grpc_timeout. Envoy warns that this field is deprecated (--component-log-level
-// misc:error hides the warning). The newer field max_stream_duration would switch off the timeout for requests that are
-// not gRPC.
+// setTimeout sets the timeout of requests. If timeout is nil, there is no limit. A deadline that a gRPC client states
+// applies up to the same limit, because of the field max_grpc_timeout. Envoy warns that this field is deprecated
+// (--component-log-level misc:error hides the warning). The newer field max_stream_duration would switch off the
+// timeout for requests that are not gRPC.
 func setTimeout(action *routev3.RouteAction, timeout *durationpb.Duration) {
 	if timeout = duration(timeout); timeout == nil {
 		timeout = &durationpb.Duration{}

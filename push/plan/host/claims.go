@@ -117,8 +117,8 @@ func (t *Table) Ruled(h *Host) bool {
 // must not change the result.
 func (h *Host) Joined() []*model.Service { return h.joined.All() }
 
-// Clusters returns the Specs of the host's clusters (cluster.Outbound, as converted by Form.Cluster), in the order in
-// which they were planned. The result is nil without clusters.
+// Clusters returns the Specs of the host's clusters, in the order in which they were planned. Each Spec is a result of
+// Form.Cluster. The result is nil without clusters.
 func (h *Host) Clusters() (specs []any) {
 	for _, c := range h.clusters {
 		if c.Res != nil {

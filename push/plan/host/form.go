@@ -29,8 +29,8 @@ type Form struct {
 	// services inside the mesh have a counterpart, which forwards connections without terminating mTLS
 	// (Table.PassedBySNI).
 	BySNI bool
-	// Endpoints is true if a client can only connect to endpoints that it has received. With Endpoints, an Envoy also
-	// gets the endpoints of services with resolution NONE.
+	// Endpoints is true if a client can only connect to endpoints that it has received. If Endpoints is true, an Envoy
+	// also gets the endpoints of services with resolution NONE.
 	Endpoints bool
 	// Guarded is true if endpoints that lead to the client's own Pod or Node are left out (destinations.go).
 	Guarded bool

@@ -8,9 +8,10 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// versions stores the versions of one host, by inputs. Inputs are the properties of proxies, such as labels, that rules
-// read. A version is dropped once no Variation uses it. All scopes that share the host share its versions, even if
-// different goroutines own the scopes (Table.Fork). A nil *versions is empty and stores nothing.
+// versions stores the versions of one host. A version is the Host as it is planned for proxies with certain inputs.
+// Inputs are the properties of proxies, such as labels, that rules read. A version is dropped once no Variation uses
+// it. All scopes that share the host share its versions, even if different goroutines own the scopes (Table.Fork). A
+// nil *versions is empty and stores nothing.
 type versions struct {
 	mu    sync.Mutex // guards known; no other lock is acquired while it is held
 	known map[view.Inputs]weak.Pointer[Host]
@@ -26,7 +27,8 @@ func (vs *versions) of(inputs view.Inputs) *Host {
 	return vs.known[inputs].Value()
 }
 
-// share returns the stored version for the given inputs if it equals h. Otherwise it stores and returns h.
+// share returns the stored version for the given inputs if it equals h. If there is no equal version, it stores and
+// returns h.
 func (vs *versions) share(h *Host, inputs view.Inputs) *Host {
 	if vs == nil {
 		return h

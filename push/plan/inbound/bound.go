@@ -29,7 +29,7 @@ func (wl *Workload) closeTooLarge(v *listener.VirtualInbound, own []listener.Ing
 			patches[p] = true
 		}
 	}
-	if !wl.tooLarge(v.Ports.Len()+len(own)+1, patches) { // the last one: all other ports
+	if !wl.tooLarge(v.Ports.Len()+len(own)+1, patches) { // all ports without an entry count as one
 		return
 	}
 	v.Closed, v.Policies, v.Authentications, v.Authorizers = true, policies.List(), policies.List(), authorizers.List()
@@ -66,7 +66,7 @@ func (wl *Workload) tooLarge(ports int, patches map[model.Patch]bool) bool {
 	}
 	wl.found = append(wl.found, input.Problem{Key: largest, Code: problem.NotAllowed, Severity: problem.Error,
 		Message: fmt.Sprintf("workloads of namespace %s with %d ports refuse all connections: this object has %d KiB, and all policies and "+
-			"patches of their inbound listener have %d KiB; times the ports at most %d KiB are allowed",
+			"patches of their inbound listener have %d KiB; this size times the number of ports must not exceed %d KiB",
 			wl.key.Namespace, ports, sizes[largest]>>10, sum>>10, mostAtPorts>>10)})
 	return true
 }

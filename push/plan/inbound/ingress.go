@@ -69,8 +69,8 @@ func (wl *Workload) ownAddresses() (first string, others []string) {
 }
 
 // serviceBehind returns the service port whose target port is the parameter number, the port of the ingress listener.
-// Without such a service port, the port in the address target is used in place of number. Without any such service
-// port, the result is the zero value.
+// If there is no such service port, the port in the argument target is used in place of number. If no service port has
+// that target port either, the result is the zero value.
 func (wl *Workload) serviceBehind(number uint32, target string) served {
 	inner := number
 	if a, err := netip.ParseAddrPort(target); err == nil {
@@ -88,10 +88,10 @@ func (wl *Workload) serviceBehind(number uint32, target string) served {
 	return served{}
 }
 
-// targetOf validates a default endpoint and returns the address to connect to. endpoint may be an IP address with a
-// port, unix:///path, or empty for the original destination. In place of the address 0.0.0.0 or ::, the result has the
-// first of the workload's addresses of that family, or else the loopback address. For any other endpoint, the error
-// quotes the endpoint.
+// targetOf validates a default endpoint and returns the address to connect to. The argument endpoint may be an IP
+// address with a port, unix:///path, or empty for the original destination. In place of the address 0.0.0.0 or ::, the
+// result has the first of the workload's addresses of that family, or else the loopback address. For any other
+// endpoint, the error quotes the endpoint.
 func targetOf(endpoint string, addresses []string) (string, error) {
 	if endpoint == "" || strings.HasPrefix(endpoint, "unix://") {
 		return endpoint, nil

@@ -17,7 +17,7 @@ func Warning(key model.Key, code problem.Code, field, message string) Problem {
 	return Problem{Key: key, Field: field, Code: code, Severity: problem.Warning, Message: message}
 }
 
-// WarningAbout is Warning with a message that names other objects (model.Messages).
+// WarningAbout returns a Warning with a message that names other objects (model.Messages).
 func WarningAbout(key model.Key, code problem.Code, field, format string, args ...any) Problem {
 	p := Warning(key, code, field, "")
 	p.Message, p.Whole = model.Messages(key.Namespace, format, args...)

@@ -46,8 +46,8 @@ func (l *Layer) Fork() *Layer {
 // Manifest returns the layer's manifest of a type after the last Commit. It may be nil if it has no resources.
 func (l *Layer) Manifest(t xds.Type) *manifest.Manifest { return l.types[t] }
 
-// Add stores a unit with its Spec, in place of a resource with the same type and name. It ignores reservations. u must
-// have a resource.
+// Add stores a unit with its Spec, in place of a resource with the same type and name. It ignores reservations. The
+// Unit u must have a resource.
 func (l *Layer) Add(u Unit) {
 	if l.specs == nil {
 		l.specs = map[xds.Ref]pool.ResourceSpec{}
@@ -163,9 +163,9 @@ func (l *Layer) set(t xds.Type, name string, r *xds.Resource) {
 // piece is the number of edits, or names, between two calls of yield.
 const piece = 1000
 
-// Commit moves the edits into the manifests. It copies only the hash buckets of the manifests that differ. It calls
-// yield between two pieces of the work. The manifests may be incomplete then, so yield must not read the layer. Layers
-// with equal manifests and edits share the results through x, which may be nil.
+// Commit moves the edits into the manifests. It copies only the hash buckets of the manifests that differ. It calls the
+// function yield between two pieces of the work. The manifests may be incomplete during these calls, so yield must not
+// read the layer. Layers with equal manifests and edits share the results through the Sharing x, which may be nil.
 func (l *Layer) Commit(x *Sharing, yield func()) {
 	for t, puts := range l.puts {
 		for i, names := range inPieces(puts, yield) {

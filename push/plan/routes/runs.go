@@ -30,7 +30,7 @@ func endsRun(id string) bool { return xxhash.Sum64String(id)&runMask == 0 }
 // runs lists the runs of one route configuration, in order.
 type runs []run
 
-// find returns the index of the run that an id belongs to. rs must not be empty.
+// find returns the index of the run that an id belongs to. The list rs must not be empty.
 func (rs runs) find(id string) int {
 	return min(sort.Search(len(rs), func(i int) bool { return rs[i].ids[len(rs[i].ids)-1] >= id }), len(rs)-1)
 }

@@ -16,8 +16,8 @@ import (
 // route configurations that the current step (the planning of one change) has touched.
 //
 // The parameter others has, by name of the route configuration, the ids of virtual hosts that may differ in the
-// variation. It need not contain virtual hosts whose rules read labels (VirtualHost.Reads). Vary calls pause, which
-// must not be nil, between two pieces of the work.
+// variation. It need not contain virtual hosts whose rules read labels (VirtualHost.Reads). Vary calls the function
+// pause, which must not be nil, between two pieces of the work.
 func (t *Table) Vary(v *host.Variation, others map[string][]string, first bool, pause func()) {
 	plan := func(name string) {
 		t.planVariation(name, v, others[name], pause)

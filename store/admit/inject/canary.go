@@ -38,10 +38,10 @@ func (c canary) selects(namespace string, workload Owner) bool {
 	return int(sum.Sum32()%100) < c.Percent
 }
 
-// revisionOf returns the revision to which a Pod's proxy connects. For the canary it changes the proxy's
-// discoveryAddress. A Pod with a revision in its labels does not go to the canary. If a Pod's proxy connects to an
-// address other than this revision's Service, the corresponding address of the canary is unknown. Such a Pod does not
-// go to the canary either.
+// revisionOf returns the revision to which a Pod's proxy connects. If the result is the canary's revision, revisionOf
+// also changes the proxy's discoveryAddress. A Pod with a revision in its labels does not go to the canary. If a Pod's
+// proxy connects to an address other than this revision's Service, the corresponding address of the canary is unknown.
+// Such a Pod does not go to the canary either.
 func (s *Settings) revisionOf(pod *corev1.Pod, workload Owner, proxy *meshv1alpha1.ProxyConfig) string {
 	c := s.Config.values.SidecarInjectorWebhook.Canary
 	if _, named := pod.Labels[label.IoIstioRev.Name]; named || !c.selects(pod.Namespace, workload) {

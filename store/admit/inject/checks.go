@@ -65,7 +65,7 @@ func checkAnnotations(annotations map[string]string) error {
 
 // CheckAnnotation returns an error if the form of the value is invalid for the named annotation. Injection refuses a
 // Pod with such a value. The error states the reason without the annotation's name. The result nil does not mean that
-// injection accepts the Pod: some annotations have no check here, and proxy.istio.io/config is decoded later.
+// injection accepts the Pod, because some annotations have no check here, and proxy.istio.io/config is decoded later.
 func CheckAnnotation(name, value string) error {
 	if check := checked[name]; check != nil {
 		return check(value)

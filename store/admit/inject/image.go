@@ -17,8 +17,8 @@ const stockImage = "proxyv2"
 
 // image returns the image HUB/NAME:TAG according to the Helm values. The type of image (such as distroless or debug)
 // becomes the suffix of the tag, and replaces a suffix -distroless or -debug. The type default removes such a suffix.
-// The type comes from the Pod's annotation, or else from the proxy's configuration, or else from global.variant of the
-// values.
+// The Pod's annotation has precedence over the type in the proxy's configuration, which has precedence over the value
+// global.variant.
 func (v values) image(name string, proxy *meshv1alpha1.ProxyConfig, annotations map[string]string) string {
 	kind := v.Global.Variant
 	if proxy.GetImage() != nil {

@@ -32,8 +32,8 @@ func newOverlays() *overlays {
 	return &overlays{read: read}
 }
 
-// parse parses the result of a template. The caller owns the returned map, which is empty for an empty text. Errors:
-// the text is not a YAML object, or its aliases expand to more than maxElements values.
+// parse parses the result of a template. The caller owns the returned map, which is empty for an empty text. It fails
+// if the text is not a YAML object, or if its aliases expand to more than maxElements values.
 func (o *overlays) parse(text string) (map[string]any, error) {
 	if out, known := o.read.Get(text); known {
 		return runtime.DeepCopyJSON(out), nil

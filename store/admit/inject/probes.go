@@ -54,8 +54,8 @@ func actions(c *corev1.Container) map[string]action {
 // calls the application without the proxy, because the kubelet has no certificate of the mesh. Commands, hooks that
 // sleep, and actions with a host or an unknown port name are not redirected. Probes and hooks of init containers that
 // start before the agent are not redirected either. The kubelet waits for their startup probes and hooks before it
-// starts the agent, so the agent could not answer. The containers must be in their final order. The error is that of
-// encoding.
+// starts the agent, so the agent could not answer. The containers must be in their final order. It fails only if the
+// original actions cannot be encoded.
 func rewriteProbes(pod *corev1.Pod, sidecar *corev1.Container, port int32) error {
 	if port == 0 {
 		return nil

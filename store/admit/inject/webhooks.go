@@ -24,8 +24,8 @@ type Webhooks struct {
 	Revision  string // the revision whose Service answers; empty or default: the default revision
 	Tag       string // revision tag, a second name of the revision; empty: the configuration is the revision's own
 	Path      string // /inject or below; empty: /inject
-	// Everywhere also selects Pods if neither their labels nor their namespace's labels say anything about injection.
-	// It has an effect only for the Tag default, or without a Tag for the default Revision.
+	// Everywhere also selects Pods if neither the Pod nor its namespace has a label for injection. It has an effect
+	// only for the Tag default, or without a Tag for the default Revision.
 	Everywhere bool
 	CABundle   []byte // PEM; empty: API servers verify the webhook with their system roots
 }

@@ -19,9 +19,9 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Play returns a client of a simulated API server. Each request of the client has the bearer token "our-token". handler
-// makes the responses, perhaps in several goroutines at once. The server is closed at the end of the test. If the setup
-// fails, the test ends with a failure.
+// Play returns a client of a simulated API server. Each request of the client has the bearer token "our-token". The
+// argument handler makes the responses, perhaps in several goroutines at once. The server is closed at the end of the
+// test. If the setup fails, the test ends with a failure.
 func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 	t.Helper()
 	api, err := apiserver.New(Kubeconfig(t, handler))
@@ -31,9 +31,9 @@ func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 	return api
 }
 
-// Kubeconfig returns the path of a kubeconfig for a simulated API server, with the bearer token "our-token". handler
-// makes the responses, perhaps in several goroutines at once. At the end of the test, the server is closed and the file
-// is removed. If the setup fails, the test ends with a failure.
+// Kubeconfig returns the path of a kubeconfig for a simulated API server, with the bearer token "our-token". The
+// argument handler makes the responses, perhaps in several goroutines at once. At the end of the test, the server is
+// closed and the file is removed. If the setup fails, the test ends with a failure.
 func Kubeconfig(t testing.TB, handler http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)

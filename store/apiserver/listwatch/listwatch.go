@@ -56,7 +56,7 @@ type Options struct {
 	Silent func()               // called when a watch ends because it had no event for Silence
 }
 
-// Bound returns a ListWatch that calls the functions of plain within the bounds of o. plain must have
+// Bound returns a ListWatch that calls the functions of plain within the bounds of o. The argument plain must have
 // ListWithContextFunc and WatchFuncWithContext, and its client must use Transport. The first page of each list is a
 // consistent read, whatever resource version the caller requests. The errors of a list or watch are those of plain and
 // of Listed. The result is for one Reflector.

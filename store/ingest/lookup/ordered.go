@@ -15,8 +15,8 @@ type ordered struct {
 	moves  int            // number of addresses that changes have moved, for tests
 }
 
-// chunk returns the index of the chunk that an address belongs to: the last chunk whose first address is not above the
-// address, or else the first chunk. The set must not be empty.
+// chunk returns the index of the chunk that an address belongs to. This is the last chunk whose first address is not
+// above the address. If there is no such chunk, it is the first chunk. The set must not be empty.
 func (o *ordered) chunk(a netip.Addr) int {
 	at, found := slices.BinarySearchFunc(o.chunks, a, func(c []netip.Addr, a netip.Addr) int { return c[0].Compare(a) })
 	if found {

@@ -10,8 +10,8 @@ import (
 )
 
 // SetRefs stores the names that an object looked up when it was normalised. They replace the names of the previous
-// call. Later changes of the objects with these names mark the object. usesMesh reports whether the object's records
-// depend on the mesh configuration. refs is not retained.
+// call. Later changes of the objects with these names mark the object. The argument usesMesh states whether the
+// object's records depend on the mesh configuration. SetRefs does not retain refs.
 func (t *Table[E]) SetRefs(n *Node[E], refs []object.ID, usesMesh bool) {
 	n.usesMesh = usesMesh
 	if n.looksUp(refs) {
@@ -134,9 +134,10 @@ func (t *Table[E]) MarkReaders(name object.ID) {
 	}
 }
 
-// Needed returns the names that objects look up in one of the leader's own sources. source must be origin.DNS or
-// origin.JWKS; otherwise Needed panics. The names are in no order, and must be read before the Table changes. changed
-// reports whether a name was added or removed since the last call for this source.
+// Needed returns the names that objects look up in one of the leader's own sources. The argument source must be
+// origin.DNS or origin.JWKS. For any other source, Needed panics. The names are in no order, and must be read before
+// the Table changes. The result changed reports whether a name was added or removed since the last call for this
+// source.
 func (t *Table[E]) Needed(source string) (names iter.Seq[object.ID], changed bool) {
 	d := t.index.demands[source]
 	changed, d.changed = d.changed, false

@@ -58,9 +58,9 @@ func (srv *Server) hasRoom(least uint64) bool {
 	return false
 }
 
-// begun returns the running etcd. If etcd was not started for want of space, begun waits for space and starts it. If an
-// alarm is left from an earlier process, it performs maintenance, which clears the alarm. Errors are those of etcd and
-// of ctx.
+// begun returns the running etcd. If etcd was not started because the disk had too little space, begun waits for space
+// and starts etcd. If an alarm is left from an earlier process, it performs maintenance, which clears the alarm. Errors
+// are those of etcd and of ctx.
 func (srv *Server) begun(ctx context.Context) (*embed.Etcd, error) {
 	if srv.Room() != "" {
 		for !srv.hasRoom(enough) {

@@ -130,8 +130,8 @@ func (s *Server) Depose(epoch kv.Epoch) {
 	s.Delete(epoch.Key, "")
 }
 
-// MustCommit writes a batch like a leader that has just compared everything, and returns the head's revision. The
-// head's Contents count all stored records, also those of other writers. See Term.Commit.
+// MustCommit commits a batch as the first one of a new Term with the batch's epoch, and returns the head's revision.
+// The head's Contents count all stored records, also those of other writers. See Term.Commit.
 func (s *Server) MustCommit(b kv.Batch) int64 {
 	s.t.Helper()
 	return s.Term(b.Epoch).Commit(b).Revision

@@ -44,7 +44,7 @@ func launch(dir string, args ...string) (*process, error) {
 	}
 	defer ready.Close()
 	p.cmd = exec.Command(program, append([]string{"--data-dir=" + dir, "--unsafe-no-fsync", "--heartbeat-interval=10", "--election-timeout=50",
-		"--bcrypt-cost=4", // the minimum: passwords of tests need no protection
+		"--bcrypt-cost=4", // the minimum, because passwords of tests need no protection
 		"--enable-grpc-gateway=false", "--log-level=error", "--log-format=console",
 	}, args...)...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = p.folder, &p.said, &p.said

@@ -94,9 +94,9 @@ func Roots() []Root {
 	return all
 }
 
-// Of returns the row of a field. within lists the fields above the field, the nearest last. A row that is restricted to
-// one of these fields (Row.Within) has precedence. For an enum, value is the name of the field's value; otherwise value
-// is empty. The result is nil if the table has no row for the field.
+// Of returns the row of a field. The argument within lists the fields above the field, the nearest last. A row that is
+// restricted to one of these fields (Row.Within) has precedence. For an enum, the argument value is the name of the
+// field's value. For other fields, it is empty. The result is nil if the table has no row for the field.
 //
 // Callers must not descend below a field with the mark Reported or None. Below such a field, the rows that Of returns
 // are for other places in which the message type occurs.
@@ -130,8 +130,9 @@ func short(name protoreflect.FullName) string {
 func Rows() iter.Seq[*Row] { return slices.Values(table().all) }
 
 // Unacted calls the function do for each field of a message that is set and has the mark Reported, in the order of the
-// message type. path is the path of the message as users write it. do receives the path of the field, which begins with
-// path, and the field's row. Fields below a field with the mark Reported or None are skipped.
+// message type. The argument path is the path of the message as users write it. The function receives the path of the
+// field, which begins with this path, and the field's row. Fields below a field with the mark Reported or None are
+// skipped.
 func Unacted(m proto.Message, path string, do func(path string, row *Row)) {
 	(&walk{do: do}).message(m.ProtoReflect(), path)
 }

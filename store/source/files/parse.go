@@ -27,9 +27,11 @@ const (
 	maxDocument = 4 << 20 // of a document, and of its JSON
 	maxFile     = 64 << 20
 	maxExpanded = 64 << 20
-	// aliasGrowth bounds the factor by which each alias enlarges a document. k aliases of one anchor enlarge the
-	// document at most k times. The factor for each of these aliases is therefore k^(1/k), which is at most e^(1/e).
+	// A document is refused if it would exceed maxExpanded when each alias enlarges it by the factor aliasGrowth. This
+	// refuses most documents with very many aliases before they are parsed. It does not refuse every document that is
+	// too large, because an alias may double a document (mostGrowth).
 	aliasGrowth = 1.4447
+	mostGrowth  = 2
 )
 
 // doc is one document of a file: an object, or the known parts of a broken one.
@@ -166,16 +168,16 @@ func toJSON(data []byte) (tree []byte, err error) {
 	if tree, is := plainJSON(data); is && len(tree) <= maxDocument {
 		return tree, nil
 	}
-	if bytes.IndexByte(data, '&') >= 0 && anchor.Match(data) { // the expression takes a fifth of the time of the parser
-		if n := len(alias.FindAllIndex(data, -1)); float64(len(data))*math.Pow(aliasGrowth, float64(n)) > maxExpanded {
-			return nil, fmt.Errorf("the document has %d aliases: too many for its size", n)
-		}
-	}
 	defer func() {
-		if p := recover(); p != nil { // the YAML library may panic, and one file must not end the process
+		if p := recover(); p != nil { // the YAML libraries may panic, and one file must not end the process
 			tree, err = nil, fmt.Errorf("is no YAML: %v", p)
 		}
 	}()
+	if bytes.IndexByte(data, '&') >= 0 && anchor.Match(data) { // the expression takes a fifth of the time of the parser
+		if err := checkAliases(data); err != nil {
+			return nil, err
+		}
+	}
 	tree, err = yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		text := strings.Join(strings.Fields(notYAML.ReplaceAllString(err.Error(), "")), " ")
@@ -188,6 +190,22 @@ func toJSON(data []byte) (tree []byte, err error) {
 		return nil, fmt.Errorf("the document has %d bytes with its aliases resolved, more than %d", len(tree), maxDocument)
 	}
 	return tree, nil
+}
+
+// checkAliases returns an error if a document would have more than about maxExpanded bytes with its aliases resolved.
+// It parses the document only if the number of aliases permits such a size.
+func checkAliases(data []byte) error {
+	n := len(alias.FindAllIndex(data, -1))
+	size := func(growth float64) float64 { return float64(len(data)) * math.Pow(growth, float64(n)) }
+	if size(aliasGrowth) > maxExpanded {
+		return fmt.Errorf("the document has %d aliases: too many for its size", n)
+	}
+	if size(mostGrowth) > maxExpanded {
+		if err := scan.YAML(data, maxExpanded/64); err != nil { // 64 bytes of a text count as one value
+			return fmt.Errorf("the document has %d aliases: %w", n, err)
+		}
+	}
+	return nil
 }
 
 // head contains the fields at the start of every Kubernetes object.
@@ -308,8 +326,8 @@ var (
 )
 
 // broken returns the doc of a document that cannot be read. It searches the text for the object's identity. Messages
-// name the object. The ingester needs the identity too, because it closes the workloads of a policy that was never
-// readable.
+// name the object. The ingester needs the identity too: if a policy never was readable, all workloads that it may
+// select refuse all requests.
 func broken(location string, data []byte, wrong string) doc {
 	d := doc{location: location, wrong: wrong}
 	if len(data) > maxDocument {

@@ -70,7 +70,11 @@ func TestParse(t *testing.T) {
 		"endless name":      {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: " + strings.Repeat("x", 300) + "}\n", []string{"a.yaml#1 broken Pod default/" + strings.Repeat("x", 253) + ": metadata.name: "}},
 		"alias bomb":        {"a.yaml", bomb(), []string{"a.yaml#1 broken : the document has 90 aliases: too many for its size"}},
 		"few aliases":       {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: &l {x: z}, annotations: *l}\n", []string{"a.yaml#1 v1 Pod default/a"}},
-		"too large":         {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\ndata: " + strings.Repeat("x", maxDocument), []string{"a.yaml#1 broken Pod default/a: the document has 4194"}},
+		"nested aliases": {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\ndata: " + nested(9, 1<<19) + "\n",
+			[]string{"a.yaml#1 broken Pod default/a: the document has 9 aliases: it has more than 1048576 values, or texts as long as these"}},
+		"many aliases": {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: &n a, labels: {x: " + strings.Repeat("x", 4000) + "}}\ndata: [" +
+			strings.Repeat("*n , ", 20) + "]\n", []string{"a.yaml#1 v1 Pod default/a"}},
+		"too large": {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\ndata: " + strings.Repeat("x", maxDocument), []string{"a.yaml#1 broken Pod default/a: the document has 4194"}},
 	} {
 		got := said(parse("", c.path, []byte(c.text)))
 		ok := len(got) == len(c.want)
@@ -90,6 +94,16 @@ func bomb() string {
 		b += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 10), ","))
 	}
 	return b
+}
+
+// nested returns lists in lists. Each list has the next one and an alias of it, so each alias doubles the innermost
+// text of the given size.
+func nested(aliases, size int) string {
+	text := strings.Repeat("x", size)
+	for i := range aliases {
+		text = fmt.Sprintf("[&a%d %s, *a%d ]", i, text, i)
+	}
+	return text
 }
 
 func FuzzParse(f *testing.F) {

@@ -21,7 +21,7 @@ type reading struct {
 
 // reader decides which readings are accepted. A reading that removes objects, or seems truncated, must be repeated
 // after a grace period. The reason is that editors and copying tools remove or truncate a file before they write it.
-// The reader has no clock: the time is an argument.
+// The reader has no clock. The time is an argument.
 type reader struct {
 	*folder
 	cluster string // name of the config cluster

@@ -154,11 +154,11 @@ const (
 // sizes returns the size of a file in bytes, given its path. The size is negative if there is no file.
 type sizes func(path string) int64
 
-// take returns the burst if it has ended or is cut, and starts the next one. A burst of more than mostBytes is divided:
-// paths of different folders alternate, and the remaining paths stay for the next burst, which is due at once. The
-// result endless reports that changes that belong together cannot be recognised. It is true if this burst was divided,
-// or if this burst and the previous burst were cut. If both bursts were cut, at most 16 paths (the constant most) are
-// taken.
+// take returns the burst if it has ended or is cut, and starts the next one. A burst of more than mostBytes is divided.
+// Paths of different folders then alternate, and the remaining paths stay for the next burst, which is due at once. The
+// result endless states whether it is impossible to recognise changes that belong together. It is true if this burst
+// was divided, or if this burst and the previous burst were cut. If both bursts were cut, at most 16 paths (the
+// constant most) are taken.
 func (d *dirty) take(now time.Time, size sizes) (paths []string, whole, endless bool) {
 	if d.first.IsZero() {
 		return nil, false, false

@@ -134,8 +134,8 @@ func (f *follower) endsBy(err error) {
 	f.tooMuch, f.listing = isTooMuch(err), amount{}
 }
 
-// waits reports whether the next request should wait for Config.pause, because a prompt retry is useless: an optional
-// kind is forbidden, or a limit is exceeded.
+// waits reports whether the next request should wait for Config.pause. A prompt retry is useless if an optional kind is
+// forbidden, or if a limit is exceeded.
 func (f *follower) waits() bool {
 	f.source.mu.Lock()
 	defer f.source.mu.Unlock()
@@ -240,8 +240,8 @@ func (f *follower) put(o any) bool {
 	return f.set(l.name, l.object)
 }
 
-// labelsOf returns a shared map with equal labels, to save memory: the labels of the object's previous state, or of
-// another object. The caller has locked Source.mu.
+// labelsOf returns a shared map with equal labels, to save memory. The map belongs to the object's previous state, or
+// to another object. The caller has locked Source.mu.
 func (f *follower) labelsOf(n name, labels map[string]string) map[string]string {
 	if before := f.table.all[n].now; before != nil && maps.Equal(before.Labels, labels) {
 		return before.Labels

@@ -75,7 +75,8 @@ func (s *Source) builtIn() []kind {
 		{version: "v1", kind: "Service", resource: "services", namespaced: true, expected: &corev1.Service{}},
 		{version: "v1", kind: "Pod", resource: "pods", namespaced: true, expected: &corev1.Pod{}},
 		{version: "v1", kind: "ServiceAccount", resource: "serviceaccounts", namespaced: true, expected: &corev1.ServiceAccount{}},
-		// EndpointSlices imported from other clusters are excluded: each cluster's own source emits its endpoints.
+		// EndpointSlices imported from other clusters are excluded, because each cluster's own source emits its
+		// endpoints.
 		{group: slices, version: "v1", kind: "EndpointSlice", resource: "endpointslices", namespaced: true,
 			expected: &discoveryv1.EndpointSlice{},
 			labels:   "!multicluster.kubernetes.io/service-name"},
@@ -133,7 +134,8 @@ var known = map[string][]string{
 	"extensions.istio.io": {"v1alpha1"},
 }
 
-// wanted reports whether the kinds of a group are read: a group in known, another group of Istio, or the Gateway API.
+// wanted reports whether the kinds of a group are read. These are the groups in known, other groups of Istio, and the
+// Gateway API.
 func wanted(group string) bool {
 	return known[group] != nil || strings.HasSuffix(group, ".istio.io") || group == object.GatewayAPI
 }

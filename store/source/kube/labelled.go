@@ -31,14 +31,14 @@ type Secrets struct {
 	listed bool                      // all is a complete list; used only by the goroutine of Run
 }
 
-// NewSecrets returns a Secrets. It sends no request: Run does. label is the label selector. The error means that the
+// NewSecrets returns a Secrets. It sends no request. The argument label is the label selector. The error means that the
 // kubeconfig cannot be loaded, or that a credential or TLS setting is unusable. An empty kubeconfig path means the
 // service account of this process's Pod.
 //
 // Run calls notify with all Secrets, in no order, after each complete list and after each change. The Secrets are
-// read-only, and the slice belongs to notify. When a list or watch fails, Run calls failed with the reason; forbidden
-// reports a missing right. When a watch begins, Run calls failed with "", because the Secrets can be read. Run waits
-// for notify and failed to return, and may call the two functions concurrently.
+// read-only, and the slice belongs to notify. When a list or watch fails, Run calls failed with the reason. The
+// argument forbidden states whether a right is missing. When a watch begins, Run calls failed with "", because the
+// Secrets can be read. Run waits for notify and failed to return, and may call the two functions concurrently.
 func NewSecrets(
 	kubeconfig, namespace, label string, notify func([]*corev1.Secret), failed func(wrong string, forbidden bool),
 ) (*Secrets, error) {
@@ -53,7 +53,7 @@ func NewSecrets(
 const relist = 10 * time.Minute
 
 // Run lists and watches the Secrets until ctx ends, and returns the error of ctx. Failed requests are retried. Only one
-// Run at a time is allowed. A later Run lists the Secrets again.
+// call of Run may be in progress. A later Run lists the Secrets again.
 func (s *Secrets) Run(ctx context.Context) error {
 	s.all, s.listed = map[string]*corev1.Secret{}, false
 	ctx = klog.NewContext(ctx, klog.Logger{}) // suppresses client-go's log: errors go to s.failed
@@ -101,13 +101,13 @@ var _ cache.ReflectorStore = labelled{}
 // Add implements cache.ReflectorStore.
 func (l labelled) Add(o any) error { return l.Update(o) }
 
-// Update implements cache.ReflectorStore: it stores a Secret.
+// Update implements cache.ReflectorStore. It stores a Secret.
 func (l labelled) Update(o any) error {
 	secret := o.(*corev1.Secret)
 	return l.s.change(func() { l.s.all[secret.Name] = secret })
 }
 
-// Delete implements cache.ReflectorStore: it removes a Secret.
+// Delete implements cache.ReflectorStore. It removes a Secret.
 func (l labelled) Delete(o any) error {
 	secret, is := o.(*corev1.Secret)
 	if !is {
@@ -116,7 +116,7 @@ func (l labelled) Delete(o any) error {
 	return l.s.change(func() { delete(l.s.all, secret.Name) })
 }
 
-// Replace implements cache.ReflectorStore: it replaces all Secrets by a complete list.
+// Replace implements cache.ReflectorStore. It replaces all Secrets by a complete list.
 func (l labelled) Replace(list []any, _ string) error {
 	return l.s.change(func() {
 		clear(l.s.all)

@@ -14,8 +14,8 @@ type labelSets [64]map[string]string
 
 var labelSeed = maphash.MakeSeed()
 
-// of returns a map equal to labels from the cache, or else a copy with interned strings, which it caches. If there are
-// no labels, it returns nil.
+// of returns the map in the cache that equals labels. If there is no such map, it caches and returns a copy of labels
+// with interned strings. If there are no labels, it returns nil.
 func (s *labelSets) of(labels map[string]string) map[string]string {
 	if len(labels) == 0 {
 		return nil

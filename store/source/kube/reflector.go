@@ -21,7 +21,7 @@ var _ cache.ReflectorStore = store{}
 // Add implements cache.ReflectorStore. It does the same as Update.
 func (st store) Add(o any) error { return st.Update(o) }
 
-// Update implements cache.ReflectorStore: it applies the present state of an object.
+// Update implements cache.ReflectorStore. It applies the present state of an object.
 func (st store) Update(o any) error {
 	f, s := st.f, st.f.source
 	s.mu.Lock()
@@ -34,7 +34,7 @@ func (st store) Update(o any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore: it marks an object as deleted.
+// Delete implements cache.ReflectorStore. It marks an object as deleted.
 func (st store) Delete(o any) error {
 	f, s := st.f, st.f.source
 	m, ok := o.(metav1.Object)
@@ -51,9 +51,9 @@ func (st store) Delete(o any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: it applies a complete list. After an error nothing is applied. errStale
-// means that the list is older than the received objects. errTooMuch means that more than maxLeft objects exceed
-// Limits.Object.
+// Replace implements cache.ReflectorStore. It applies a complete list. After an error nothing is applied. The error
+// errStale means that the list is older than the received objects. The error errTooMuch means that more than maxLeft
+// objects exceed Limits.Object.
 func (st store) Replace(list []any, version string) error {
 	f, s := st.f, st.f.source
 	s.mu.Lock()

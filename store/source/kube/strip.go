@@ -113,7 +113,7 @@ func (k kind) stripCustom(u *unstructured.Unstructured) {
 	}
 }
 
-// object converts a stripped object into the form in which sources emit it, with the given labels. It changes o: it
+// object converts a stripped object into the form in which sources emit it, with the given labels. It changes o. It
 // clears the resource version and the generation, and sets the kind. The error means that o cannot be encoded as JSON.
 func (k kind) object(from origin.Origin, o runtime.Object, labels map[string]string) (*object.Object, error) {
 	m := o.(metav1.Object)

@@ -82,8 +82,8 @@ func (k *Clusters) endChecks(wanted []candidate) {
 }
 
 // passedCheck returns the source with w's credentials if the credentials have passed their check, and removes the
-// check. known reports whether a check of exactly these credentials exists. If known is true, a nil source means that
-// the check has not passed yet.
+// check. The result known reports whether a check of exactly these credentials exists. If known is true, a nil source
+// means that the check has not passed yet.
 func (k *Clusters) passedCheck(w candidate) (s source, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -31,8 +31,8 @@ func (q Question) encode() ([]byte, error) {
 	return within(raw, maxPacked, err)
 }
 
-// within returns an error if raw has more bytes than the limit. Otherwise it returns raw and err unchanged. If err is
-// not nil, within does not check the length.
+// within returns raw, or an error if raw has more bytes than the limit. If err is not nil, within returns raw and err,
+// and does not check the length.
 func within(raw []byte, limit int, err error) ([]byte, error) {
 	if err == nil && len(raw) > limit {
 		return nil, fmt.Errorf("a question of %d bytes, at most %d", len(raw), limit)

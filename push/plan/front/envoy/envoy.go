@@ -95,9 +95,9 @@ func (o Outbound) Fixed(spec pool.ResourceSpec, found *[]input.Problem) {
 	}
 }
 
-// PlanAdded plans the clusters, listeners and filter configurations (ECDS) that EnvoyFilters add. It calls use with the
-// name of each route configuration that an added listener requests, once for each listener. Problems are appended to
-// found.
+// PlanAdded plans the clusters, listeners and filter configurations (ECDS) that EnvoyFilters add. It calls the function
+// use with the name of each route configuration that an added listener requests, once for each listener. Problems are
+// appended to found.
 func (o Outbound) PlanAdded(use func(name string), found *[]input.Problem) {
 	for u := range o.In.Added(o.Patches, o.Side, found) {
 		o.Layer.Reserve(u)
@@ -112,7 +112,7 @@ func (o Outbound) PlanAdded(use func(name string), found *[]input.Problem) {
 	}
 }
 
-// Removals calls yield for each pair of a patch and a cluster of PlanStatic that the patch removes.
+// Removals calls the function yield for each pair of a patch and a cluster of PlanStatic that the patch removes.
 func (o Outbound) Removals(yield func(input.Removal)) {
 	removing := o.Patches.Removing()
 	if len(removing) == 0 {

@@ -24,8 +24,8 @@ type config struct {
 	elsewhere gateways.Elsewhere
 }
 
-// newConfig returns the route configuration of at least one server. bound is the port of the listener, and owners has
-// the owners of the listener's hosts.
+// newConfig returns the route configuration of at least one server. The argument bound is the port of the listener. The
+// argument owners has the owners of the listener's hosts.
 func newConfig(name string, bound uint32, servers []gateways.Server, owners *gateways.Owners) *config {
 	c := &config{Config: routes.Config{Name: name, Port: bound}, port: servers[0].Spec().GetPort().GetNumber(), servers: servers,
 		stated: map[string][]int{}, owners: owners, elsewhere: owners.Elsewhere(servers)}
@@ -111,8 +111,9 @@ func (c *config) domains(host string) (out []string) {
 	return out
 }
 
-// shares reports whether some of the servers may serve a domain, and others that have or cover it must not. So that the
-// others' rules for a wildcard get none of its requests, the domain has a virtual host of its own.
+// shares reports whether some of the servers may serve a domain, and others that have or cover it must not. Such a
+// domain has a virtual host of its own. So the rules of the other servers for a wildcard receive no requests to the
+// domain.
 func (c *config) shares(domain string) bool {
 	_, shared := slices.BinarySearch(c.elsewhere.Shared, domain)
 	return shared

@@ -133,7 +133,7 @@ func placesOf(servers []gateways.Server) intern.List[model.Place] {
 }
 
 // Serving implements front.Front: it returns the virtual hosts of the hosts that the predicate selects, each with its
-// servers of Gateways. v may be nil.
+// servers of Gateways. The argument v may be nil.
 func (f *Front) Serving(named func(host string) bool, v *host.Variation) []host.Routed {
 	all := f.routes.Serving(named, v)
 	for i := range all {
@@ -144,7 +144,7 @@ func (f *Front) Serving(named func(host string) bool, v *host.Variation) []host.
 	return all
 }
 
-// Describe implements front.Front: it calls line for each decision, for tests.
+// Describe implements front.Front: it calls the function line for each decision, for tests.
 func (f *Front) Describe(line func(format string, args ...any)) {
 	for _, s := range f.sockets {
 		line("listener %s: %v %p", s.name, s.Unit.Spec, s.Res)

@@ -118,8 +118,8 @@ func setFiles(out *listener.ServerTLS, tls *networkingv1.ServerTLSSettings) {
 	}
 }
 
-// secretOf returns the secret for a credential. The parameter name is the name of the credential. resource equals it
-// or, for certificates of authorities, is the name with a suffix.
+// secretOf returns the secret for a credential. The parameter name is the name of the credential. The parameter
+// resource is the same name. For the certificates of authorities it may also be that name with a suffix.
 func secretOf(name, resource string, serves func(string) string) listener.Secret {
 	if name == model.BuiltInCredential {
 		if resource != name {

@@ -20,9 +20,10 @@ import (
 // chains returns the TCP chains of a port. The chains of the tcp or tls rules of the host's VirtualServices come
 // first. A chain to the service's cluster follows, unless the rules match all connections.
 //
-// If any tls rule applies, there is no chain to the service's cluster, as with istiod. TLS with another name is then
-// handled like a connection to an unknown destination. If shared is true, several services share the listener. The
-// chain to the service's cluster then matches only TLS with the host's name as SNI, unless the host is *.
+// If any tls rule applies, there is no chain to the service's cluster, as with istiod. TLS with a server name that no
+// rule matches is then handled like a connection to an unknown destination. If shared is true, several services share
+// the listener. The chain to the service's cluster then matches only TLS with the host's name as SNI, unless the host
+// is *.
 func (b *trafficPlan) chains(e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool) []listener.Chain {
 	h := b.host
 	r := routing{trafficPlan: b, port: p.GetNumber(), protocol: protocol}

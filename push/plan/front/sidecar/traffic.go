@@ -54,7 +54,7 @@ const manyListeners = 256
 
 // trafficOf returns the traffic of a host for the proxies of a perspective. HTTP of all hosts shares the listener
 // 0.0.0.0_PORT. Other traffic has a listener for each virtual address. Inputs of proxies never change the set of
-// listeners. reads lists the keys of the proxy labels on which the traffic depends.
+// listeners. The result reads lists the keys of the proxy labels on which the traffic depends.
 func (s *scope) trafficOf(h *host.Host, as host.Perspective) (out []traffic, reads []string, found []input.Problem) {
 	if h.Service == nil {
 		return nil, nil, nil

@@ -35,8 +35,8 @@ func (f *Front) variedListeners(v *host.Variation, hosts map[string]bool) *varie
 	return ls
 }
 
-// plan plans the listeners that the step may have changed. If full is true, it also plans all other listeners that may
-// differ.
+// plan plans the listeners that the Front's present step of planning may have changed. If full is true, it also plans
+// all other listeners that may differ.
 func (ls *variedListeners) plan(full bool, yield func()) {
 	planned := map[string]bool{}
 	plan := func(name string) {
@@ -98,8 +98,8 @@ func (ls *variedListeners) varied(l *outbound) (layer.Unit, bool) {
 	return ls.in.Make(spec, ls.in.Mesh.Key, &found)
 }
 
-// with returns a listener with the variation's traffic, and reports whether this traffic differs from that of l. Inputs
-// of proxies only change chains; they never add or remove a host or plain HTTP.
+// with returns a listener with the variation's traffic, and reports whether this traffic differs from that of l. In the
+// variation, the listener has the same hosts and the same plain HTTP as in the scope. Only other traffic differs.
 func (ls *variedListeners) with(l *outbound) (of *outbound, other bool) {
 	of = l
 	for i, b := range l.rest {

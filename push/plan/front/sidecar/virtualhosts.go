@@ -14,13 +14,14 @@ import (
 // withoutService is the port at which a host that a VirtualService lists gets a virtual host, even without a service.
 const withoutService = 80
 
-// manyDomains is the number of domains from which a virtual host is a piece of work of its own.
+// manyDomains is a number of domains. After a virtual host with more domains, virtualHostsOf calls the function yield.
 const manyDomains = 100
 
 // virtualHostsOf maps route configurations to the virtual hosts of a host. The host has a virtual host for each of its
 // ports with HTTP or a detected protocol. A host that a VirtualService lists also has virtual hosts at the ports of
 // portsNamed. An egress listener counts only if it imports the host or, at the ports of portsNamed, a host of the
-// VirtualService. The result is empty for the host *. It calls yield between ports of a host with many names.
+// VirtualService. The result is empty for the host *. It calls the function yield between ports of a host with many
+// names.
 func (s *scope) virtualHostsOf(h *host.Host, yield func()) map[routeKey]routes.VirtualHost {
 	out := map[routeKey]routes.VirtualHost{}
 	if h.Name == "*" {
@@ -68,7 +69,8 @@ func (s *scope) virtualHostsOf(h *host.Host, yield func()) map[routeKey]routes.V
 	return out
 }
 
-// served calls add with each route configuration in which a host has a virtual host for one of its own ports.
+// served calls the function add with each route configuration in which a host has a virtual host for one of its own
+// ports.
 func (s *scope) served(h *host.Host, add func(key routeKey, port uint32, e *egress)) {
 	for p := range h.Ports() {
 		sniff := p.GetProtocol() == model.Protocol_PROTOCOL_AUTO
