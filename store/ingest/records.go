@@ -20,13 +20,15 @@ func Records(events []object.Event, options normal.Options) ([]model.Record, []o
 
 // RecordsAndRefusals is Records with a third result. The map refused has the problems for which the validation webhook
 // refuses a new or changed object, by object (normal.Result.Refused). The list problems contains these problems too, as
-// warnings. The caller owns the map, which is not nil; its lists are read-only.
+// warnings. The caller owns the map, which is not nil; its lists are read-only. The later events are applied once the
+// objects of events are in effect, so that a valid version of an object stays in effect if its later one is invalid.
 func RecordsAndRefusals(
-	events []object.Event, options normal.Options,
+	events []object.Event, options normal.Options, later ...object.Event,
 ) (records []model.Record, problems []object.Problem, refused map[object.ID][]object.Problem) {
 	w := newInventory(Options{Normal: options})
 	w.refused = map[object.ID][]object.Problem{}
 	w.applyEvents(events)
+	w.applyEvents(later)
 	for key, d := range w.wanted.awaitingSeal {
 		w.wanted.records[key] = d.Record
 	}

@@ -96,11 +96,15 @@ var checks = []func(*world){
 // newWorld indexes the objects, converts them to records, and adds the findings of the conversion.
 func newWorld(in Input, c Config) *world {
 	w := index(in, c)
-	records, more := ingest.Records(slices.Concat(in.Events, w.made), c.Normal)
+	records, more, refused := ingest.RecordsAndRefusals(slices.Concat(in.Events, w.made), c.Normal)
 	w.setRecords(records)
 	for _, p := range slices.Concat(in.Problems, more) {
+		if slices.Contains(refused[p.ID], p) && ofIstio(p.ID) {
+			p.Severity, p.Analyzer = problem.Error, problem.SchemaValidationError // the webhook refuses the object
+		}
 		w.problem(p)
 	}
+	w.violations(in.Events)
 	known, unresolved := resolve.Snapshot(mirror.Empty().Apply(1, records, nil).New)
 	for _, p := range unresolved {
 		w.problem(object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity,
