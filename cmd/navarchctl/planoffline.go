@@ -123,7 +123,7 @@ func (c *change) applied(events []object.Event) (all, later []object.Event) {
 
 // proposals describes the effect of the change on each object, beginning with the objects to apply. It marks an object
 // to apply as refused if Navarch does not read its kind or version, or if the validation webhook would refuse it
-// (function webhookRefusals). It marks an object to delete as refused if the snapshot before the change has no records of the
+// (webhookRefusals). It marks an object to delete as refused if the snapshot before the change has no records of the
 // object, except with --prune.
 //
 // The argument found has the problems of all objects after the change. For each object, refused has the warnings among
