@@ -19,9 +19,9 @@ import (
 func webhookReviews(id object.ID) bool { return strings.HasSuffix(id.Group, ".istio.io") }
 
 // webhookRefusals returns the errors for which the validation webhook refuses an object to apply. The result is empty
-// if the webhook admits it. The argument found has the problems of the object, and refusing those that only the webhook
-// makes errors (normal.Result.Refused). The snapshot after and the records of the object in it are for the checks that need
-// types of Envoy.
+// if the webhook admits it. The argument found has the problems of the object. Those in refusing are errors for the
+// webhook alone (normal.Result.Refused). The snapshot after and the records of the object in it are for the checks that
+// need types of Envoy.
 func webhookRefusals(
 	o *object.Object, found, refusing []object.Problem, after *mirror.Snapshot, records []model.Record,
 ) (all []object.Problem) {
