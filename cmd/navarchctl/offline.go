@@ -55,21 +55,21 @@ func (o *offline) events() ([]object.Event, []object.Problem, error) {
 // snapshot converts (normalises) objects to records, and returns them as a snapshot of revision 1. It also returns the
 // problems of the objects.
 func (o *offline) snapshot(events []object.Event) (*mirror.Snapshot, []object.Problem, error) {
-	snapshot, problems, _, err := o.reviewed(events)
+	snapshot, problems, _, err := o.reviewed(events, nil)
 	return snapshot, problems, err
 }
 
-// reviewed does the same as the method snapshot, and returns one more result. The result refused maps an object to the
-// problems for which the validation webhook refuses the object. A stored object with such problems is applied all the
-// same (ingest.RecordsAndRefusals).
+// reviewed does the same as the method snapshot, and then applies the later events. Its further result refused maps an
+// object to the problems for which the validation webhook refuses the object. A stored object with such problems is
+// applied all the same (ingest.RecordsAndRefusals).
 func (o *offline) reviewed(
-	events []object.Event,
+	events, later []object.Event,
 ) (_ *mirror.Snapshot, problems []object.Problem, refused map[object.ID][]object.Problem, err error) {
 	settings, err := o.settings()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	records, problems, refused := ingest.RecordsAndRefusals(events, settings)
+	records, problems, refused := ingest.RecordsAndRefusals(events, settings, later...)
 	for _, r := range records {
 		if s, is := r.(*model.Secret); is && len(s.Spec.GetChain()) > 0 {
 			s.Spec.Key = []byte("not sealed") // any bytes mark that the Secret has a key; only the leader encrypts keys

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"navarch.io/navarch/cmd/navarchctl/progress"
 	"navarch.io/navarch/push/meaning"
@@ -92,29 +93,38 @@ func over(base, next *mirror.Snapshot) mirror.Change {
 	return base.Apply(base.Revision()+1, puts, deletes)
 }
 
-// applied returns the folder's events after the change: applied objects replace those with the same ID or are appended,
-// and deleted objects are omitted. events is not modified.
-func (c *change) applied(events []object.Event) (all []object.Event) {
-	changed := map[object.ID]bool{}
+// applied returns the folder's events after the change, and the later events that apply objects. Deleted objects are
+// omitted. As at the API server, a replaced object keeps its creation time. An object that the webhook does not review
+// is in both lists, because it stays in effect if its replacement is invalid. The argument events is not modified.
+func (c *change) applied(events []object.Event) (all, later []object.Event) {
+	changed := map[object.ID]time.Time{} // creation times of the folder's objects; zero: unknown
 	for _, o := range slices.Concat(c.put, c.removed) {
-		changed[o.ID] = true
+		changed[o.ID] = time.Time{}
 	}
 	for _, e := range events {
-		if !changed[e.ID] {
+		_, is := changed[e.ID]
+		if is && e.Op == object.Put {
+			changed[e.ID] = e.Object.Created
+		}
+		removed := slices.ContainsFunc(c.removed, func(o *object.Object) bool { return o.ID == e.ID })
+		if !is || !removed && !webhookReviews(e.ID) {
 			all = append(all, e)
 		}
 	}
 	for _, o := range c.put {
-		all = append(all, object.Event{Op: object.Put, ID: o.ID, Object: o, Location: o.Location})
+		if created := changed[o.ID]; !created.IsZero() {
+			aged := *o
+			aged.Created, o = created, &aged
+		}
+		later = append(later, object.Event{Op: object.Put, ID: o.ID, Object: o, Location: o.Location})
 	}
-	return all
+	return all, later
 }
 
 // proposals describes the effect of the change on each object, beginning with the objects to apply. It marks an object
-// to apply as refused if Navarch does not read its kind or version, or if the validation webhook would refuse it for
-// its problems. It makes neither the webhook's checks by CRDs nor its checks that need types of Envoy (validate.Judge).
-// It marks an object to delete as refused if the snapshot before the change has no records of the object, except with
-// --prune.
+// to apply as refused if Navarch does not read its kind or version, or if the validation webhook would refuse it
+// (webhookRefusals). It marks an object to delete as refused if the snapshot before the change has no records of the
+// object, except with --prune.
 //
 // The argument found has the problems of all objects after the change. For each object, refused has the warnings among
 // these problems for which the webhook refuses the object (normal.Result.Refused). For objects to apply, proposals
@@ -125,16 +135,14 @@ func (c *change) proposals(
 	was, is := recordsOf(before), recordsOf(after)
 	for i, o := range slices.Concat(c.put, c.removed) {
 		d, removed := preview.Object{ID: o.ID, Act: preview.ActOf(was[o.ID], is[o.ID]), Hash: preview.HashOf(was[o.ID])}, i >= len(c.put)
-		var refusing []object.Problem
+		own := slices.DeleteFunc(slices.Clone(found), func(p object.Problem) bool { return p.ID != o.ID })
 		if !removed {
-			refusing = refused[o.ID]
+			d.Problems = webhookRefusals(o, own, refused[o.ID], after, is[o.ID])
 		}
-		for _, one := range refusing {
-			one.Severity = problem.Error
-			d.Problems = append(d.Problems, one)
-		}
-		for _, one := range found {
-			if one.ID == o.ID && !slices.Contains(refusing, one) {
+		refusing := len(d.Problems) > 0
+		for _, one := range own {
+			errorAt := func(p object.Problem) bool { return p.Field == one.Field && p.Message == one.Message }
+			if !slices.ContainsFunc(d.Problems, errorAt) {
 				d.Problems = append(d.Problems, one)
 			}
 		}
@@ -146,7 +154,7 @@ func (c *change) proposals(
 		case removed && len(was[o.ID]) == 0 && !c.pruned:
 			d.Act = preview.Refused
 			d.Problems = []object.Problem{{ID: o.ID, Code: problem.NotFound, Severity: problem.Error, Message: "does not exist"}}
-		case len(refusing) > 0 || !removed && slices.ContainsFunc(d.Problems, preview.Refuses):
+		case refusing:
 			d.Act = preview.Refused
 		}
 		all = append(all, d)

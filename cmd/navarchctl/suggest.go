@@ -278,7 +278,7 @@ func (s *suggesting) with(events []object.Event) (objects []*object.Object, afte
 		}
 		objects = append(objects, one...)
 	}
-	after, found, err = s.snapshot((&change{put: objects}).applied(events))
+	after, found, _, err = s.reviewed((&change{put: objects}).applied(events))
 	return objects, after, found, err
 }
 

@@ -210,7 +210,7 @@ func (f Filter) On(port uint32) bool {
 // equal priorities the argument place decides: the caller's comparison of the namespaces of a and b. If place is 0, the
 // older extension comes first. For equal ages, names and then keys decide.
 func Compare(a, b *model.TrafficExtension, place int) int {
-	return cmp.Or(cmp.Compare(priority(b), priority(a)), place, cmp.Compare(a.Created, b.Created),
+	return cmp.Or(cmp.Compare(priority(b), priority(a)), place, model.CompareCreated(a.Created, b.Created),
 		cmp.Compare(a.Key.Name, b.Key.Name), a.Key.Compare(b.Key))
 }
 

@@ -101,8 +101,8 @@ func TestGuardOfAnotherNamespace(t *testing.T) {
 // it has their hosts too or not.
 // Promise: security-gateways.md#take-hosts-ports-and-traffic
 func TestYoungerServersGainNothing(t *testing.T) {
-	local := gateway("edge/local@0", "HTTP 443@127.0.0.1 *") // with it the port takes several servers without TLS
-	mutual := gateway("bank/mutual@2", "HTTPS+MUTUAL 443 m.test")
+	local := gateway("edge/local@1", "HTTP 443@127.0.0.1 *") // with it the port takes several servers without TLS
+	mutual := gateway("bank/mutual@3", "HTTPS+MUTUAL 443 m.test")
 	for _, c := range []struct {
 		name, older, younger  string
 		may                   string // may serve m.test
@@ -116,7 +116,7 @@ func TestYoungerServersGainNothing(t *testing.T) {
 		{"the older one alone", "m.test", "x.test", "edge/old", "", "m.test", ""},
 	} {
 		listeners, conflicts := Merge(Router{Gateways: []*model.Gateway{local, mutual,
-			gateway("edge/old@1", "HTTP 443 "+c.older), gateway("evil/young@3", "HTTP 443 "+c.younger)}})
+			gateway("edge/old@2", "HTTP 443 "+c.older), gateway("evil/young@4", "HTTP 443 "+c.younger)}})
 		if len(listeners) != 2 || len(conflicts) > 0 || len(listeners[0].Plain) != 2 {
 			t.Fatal(show(listeners, conflicts))
 		}

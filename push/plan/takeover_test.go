@@ -250,10 +250,10 @@ func TestMutualHostBesideAnOlderServer(t *testing.T) {
 	}
 	for _, hosts := range []string{"'*.test'", "m.test"} { // of the older server
 		p, _, gw := gatewayPlanner(svc(t, "edge/s0", "10.96.0.1", "http:80:HTTP"), svc(t, "evil/s0", "10.96.0.2", "http:80:HTTP"),
-			gateway("edge/local@0", "HTTP}, bind: 127.0.0.1, hosts: [local.test]"), // so that the port takes several without TLS
-			gateway("edge/old@1", "HTTP}, hosts: ["+hosts+"]"),
-			gateway("bank/mutual@2", "HTTPS}, hosts: [m.test], tls: {mode: MUTUAL, credentialName: c}"),
-			gateway("evil/young@3", "HTTP}, hosts: ['*', '*.test', m.test]"),
+			gateway("edge/local@1", "HTTP}, bind: 127.0.0.1, hosts: [local.test]"), // so that the port takes several without TLS
+			gateway("edge/old@2", "HTTP}, hosts: ["+hosts+"]"),
+			gateway("bank/mutual@3", "HTTPS}, hosts: [m.test], tls: {mode: MUTUAL, credentialName: c}"),
+			gateway("evil/young@4", "HTTP}, hosts: ['*', '*.test', m.test]"),
 			rule("evil/m", "evil/young", "m.test"), rule("evil/test", "evil/young", "*.test"), rule("evil/any", "evil/young", "*"))
 		to := func() string { // the destination of each virtual host
 			var out []string

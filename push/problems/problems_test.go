@@ -38,8 +38,8 @@ func start(t *testing.T, store *kv.Store, name string) (*replica, func()) {
 	t.Helper()
 	r := &replica{}
 	r.says()
-	l := New(Config{Name: name, Revision: r.revision.Load, Every: 2 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
-		Find: func() []model.Problem { r.asked.Add(1); return *r.found.Load() }})
+	l := New(Config{Name: name, Revision: r.revision.Load, Every: 2 * time.Millisecond, Max: 2 * time.Millisecond,
+		Log: slog.New(slog.DiscardHandler), Find: func() []model.Problem { r.asked.Add(1); return *r.found.Load() }})
 	return r, kvtest.Run(t, func(ctx context.Context) error { return l.Run(ctx, store) })
 }
 
@@ -116,6 +116,42 @@ func TestReplicasReportToTheLeader(t *testing.T) {
 	stopLeading()
 	if all, _ := c.All(); all != nil {
 		t.Error("who does not lead lists something")
+	}
+}
+
+// A list is corrected a second or two after the plan has changed. Where finding problems or writing them is expensive,
+// the pause grows with the cost, to a minute at most.
+// Promise: metrics.md#refused-and-withheld-configuration
+func TestListsFollowThePlan(t *testing.T) {
+	etcd := kvtest.Start(t)
+	c := NewCollector(slog.New(slog.DiscardHandler))
+	kvtest.Run(t, func(ctx context.Context) error { return c.Run(ctx, etcd.Connect()) })
+	r := &replica{}
+	r.says(wrong("v", "spec.a", "names an object that is deleted"))
+	l := New(Config{Name: "a", Revision: r.revision.Load, Log: slog.New(slog.DiscardHandler),
+		Find: func() []model.Problem { return *r.found.Load() }})
+	if l.cfg.Max != time.Minute {
+		t.Errorf("a started replica builds everything after %v", l.cfg.Max)
+	}
+	for _, one := range []struct {
+		took    time.Duration
+		written int
+		want    time.Duration
+	}{
+		{0, 0, 0}, {20 * time.Millisecond, 0, 980 * time.Millisecond},
+		{0, 64 << 10, 2 * time.Second}, {2 * time.Second, 0, time.Minute},
+	} {
+		if got := l.pause(one.took, one.written); got != one.want {
+			t.Errorf("finding took %v, %d bytes were written: the pause is %v, want %v", one.took, one.written, got, one.want)
+		}
+	}
+	l.cfg.Max = 100 * time.Millisecond
+	kvtest.Run(t, func(ctx context.Context) error { return l.Run(ctx, etcd.Connect()) })
+	lists(t, c, "spec.a x1")
+	changed := time.Now()
+	r.says()
+	if lists(t, c, ""); time.Since(changed) > 10*time.Second {
+		t.Errorf("the problem was listed for %v after it was corrected", time.Since(changed))
 	}
 }
 

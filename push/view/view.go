@@ -347,7 +347,7 @@ func selectedFilters(s *mirror.Snapshot, root string, n Node) (found []*model.En
 		if order == 0 && a.Key.Namespace != b.Key.Namespace {
 			order = slices.Index(namespaces, a.Key.Namespace) - slices.Index(namespaces, b.Key.Namespace)
 		}
-		return cmp.Or(order, cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Name+".", b.Key.Name+"."))
+		return cmp.Or(order, model.CompareCreated(a.Created, b.Created), strings.Compare(a.Key.Name+".", b.Key.Name+"."))
 	})
 	return found
 }

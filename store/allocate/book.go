@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 )
 
@@ -36,7 +37,7 @@ func (n Name) compare(o Name) int {
 // hosts that need addresses, and the addresses in the spec and the status.
 type ServiceEntry struct {
 	Name
-	Created time.Time // creation time; see entry.older
+	Created int64 // creation, in Unix seconds (object.Object.CreatedAt); see entry.older
 	normal.EntryAddresses
 }
 
@@ -196,10 +197,10 @@ func (b *book) Step(now time.Time, party giver) (altered []Name, wait time.Durat
 	return altered, wait
 }
 
-// older orders ServiceEntries by age, the oldest first, then by name. The result is that of cmp.Compare. If one Step
-// decides several ServiceEntries with one address in their status, and no host has it yet, the oldest gets it.
+// older orders ServiceEntries by age, the oldest first, then by name, as cmp.Compare does. If two ServiceEntries have
+// the same address in their status, and the address is stored for neither of them, the older one gets it, as in istiod.
 func (e *entry) older(o *entry) int {
-	return cmp.Or(e.Created.Compare(o.Created), e.Name.compare(o.Name))
+	return cmp.Or(model.CompareCreated(e.Created, o.Created), e.Name.compare(o.Name))
 }
 
 // decide assigns addresses to the hosts of one ServiceEntry. A removed host keeps its addresses for the time

@@ -28,7 +28,7 @@ func ips(all ...string) (out []netip.Addr) {
 // entryOf is a ServiceEntry that was created so many seconds after start. hosts: a name, and = and addresses with
 // commas where its status has some.
 func entryOf(name string, created int, hosts ...string) ServiceEntry {
-	e := ServiceEntry{Name: Name{"shop", name}, Created: start.Add(time.Duration(created) * time.Second),
+	e := ServiceEntry{Name: Name{"shop", name}, Created: start.Unix() + int64(created),
 		EntryAddresses: normal.EntryAddresses{Given: map[string][]netip.Addr{}}}
 	for _, h := range hosts {
 		host, status, given := strings.Cut(h, "=")

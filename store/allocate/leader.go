@@ -129,7 +129,7 @@ func (l *Leader) observe(e object.Event) {
 		if _, known := l.entries[e.ID]; !ok && known {
 			return // the last valid state remains in effect
 		}
-		l.entries[e.ID] = ServiceEntry{Name: name, Created: e.Object.Created, EntryAddresses: addresses}
+		l.entries[e.ID] = ServiceEntry{Name: name, Created: e.Object.CreatedAt(), EntryAddresses: addresses}
 		l.changed[name] = true
 	case object.Delete:
 		l.forget(e.ID)

@@ -82,7 +82,8 @@ func (x *examination) elsewhere(host string, entry *model.Service) {
 // ahead reports whether the ServiceEntry a precedes b for proxies of a third namespace. The older one precedes. If
 // their ages are equal, the names of the namespaces decide.
 func ahead(a, b *model.Service) bool {
-	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
+	return cmp.Or(model.CompareCreated(a.Created, b.Created),
+		strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
 }
 
 // equal reports whether two entries with one host result in the same proxy configuration. It returns false if one of

@@ -63,7 +63,7 @@ func TestPanicOnAnotherCore(t *testing.T) {
 func TestRecordsFirst(t *testing.T) {
 	events := []object.Event{put(t, svc), put(t, vs("a", "1s")), put(t, vs("b", "x"))}
 	records, problems := Records(events, normal.Options{})
-	first, later := RecordsFirst(events, normal.Options{})
+	first, _, later := RecordsFirst(events, normal.Options{})
 	if len(records) != len(first) || len(problems) == 0 || !slices.Equal(problems, later()) || !slices.Equal(problems, later()) {
 		t.Errorf("%v, %v; want %v, %v", first, later(), records, problems)
 	}

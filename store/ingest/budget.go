@@ -197,10 +197,10 @@ func (w *inventory) withdraw(n *node) {
 
 // created returns the creation time of an object in Unix seconds, or 0 if it is unknown.
 func created(o *object.Object) int64 {
-	if o == nil || o.Created.IsZero() {
+	if o == nil {
 		return 0
 	}
-	return o.Created.Unix()
+	return o.CreatedAt()
 }
 
 // applyBudgets applies the offered objects that fit the budgets. Records of refused Secrets are dropped, because they

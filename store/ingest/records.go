@@ -21,36 +21,39 @@ func Records(events []object.Event, options normal.Options) ([]model.Record, []o
 
 // RecordsAndRefusals is Records with a third result. The map refused has the problems for which the validation webhook
 // refuses a new or changed object, by object (normal.Result.Refused). The list problems contains these problems too, as
-// warnings. The caller owns the map, which is not nil; its lists are read-only.
+// warnings. The caller owns the map, which is not nil; its lists are read-only. The later events are applied once the
+// objects of events are in effect, so that a valid version of an object stays in effect if its later one is invalid.
 func RecordsAndRefusals(
-	events []object.Event, options normal.Options,
+	events []object.Event, options normal.Options, later ...object.Event,
 ) (records []model.Record, problems []object.Problem, refused map[object.ID][]object.Problem) {
-	w, records := convert(events, options)
+	w, records := convert(events, options, later...)
 	return records, w.everyProblem(), w.refused
 }
 
-// RecordsFirst is Records for a caller that needs the problems later. The function problems returns them. Until it
-// returns, the records must not change: they are compared with each other meanwhile.
-func RecordsFirst(events []object.Event, options normal.Options) (records []model.Record, problems func() []object.Problem) {
+// RecordsFirst is RecordsAndRefusals for a caller that needs the problems later. The function problems returns them.
+// Until it returns, the records must not change: they are compared with each other meanwhile.
+func RecordsFirst(events []object.Event, options normal.Options,
+) (records []model.Record, refused map[object.ID][]object.Problem, problems func() []object.Problem) {
 	w, records := convert(events, options)
 	found := make(chan []object.Problem, 1)
 	go func() { found <- w.everyProblem() }()
-	return records, sync.OnceValue(func() []object.Problem { return <-found })
+	return records, w.refused, sync.OnceValue(func() []object.Problem { return <-found })
 }
 
 // convert returns an inventory of the objects, and its records sorted by key.
-func convert(events []object.Event, options normal.Options) (*inventory, []model.Record) {
-	return convertOn(manyObjects, events, options)
+func convert(events []object.Event, options normal.Options, later ...object.Event) (*inventory, []model.Record) {
+	return convertOn(manyObjects, events, options, later...)
 }
 
 // convertOn is convert, which uses all cores for at least so many objects; 0: one core.
-func convertOn(parallel int, events []object.Event, options normal.Options) (*inventory, []model.Record) {
+func convertOn(parallel int, events []object.Event, options normal.Options, later ...object.Event) (*inventory, []model.Record) {
 	w := newInventory(Options{Normal: options})
 	w.refused, w.parallel = map[object.ID][]object.Problem{}, parallel
 	w.objects.Expect(len(events))
 	w.wanted.records, w.wanted.changed = make(map[model.Key]model.Record, len(events)), make(map[model.Key]bool, len(events))
 	w.crossCheck.records = w.wanted.records
 	w.applyEvents(events)
+	w.applyEvents(later)
 	for key, d := range w.wanted.awaitingSeal {
 		w.wanted.records[key] = d.Record
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"navarch.io/navarch/store/isolation"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 )
 
@@ -102,10 +103,10 @@ func (c *demand) grows() bool {
 // count.
 func (c *demand) more(i int) bool { return c.wanted[i] > max(c.applied[i], c.present[i]) }
 
-// older orders demands by creation time, then namespace and name. Unknown creation times come first. Budgets are
+// older orders demands by creation time, then namespace and name. Unknown creation times come last. Budgets are
 // granted in this order.
 func older(a, b *demand) int {
-	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id.Namespace, b.id.Namespace),
+	return cmp.Or(model.CompareCreated(a.created, b.created), cmp.Compare(a.id.Namespace, b.id.Namespace),
 		cmp.Compare(a.id.Name, b.id.Name), a.id.Compare(b.id))
 }
 

@@ -202,7 +202,7 @@ func (j *evaluation) short(field, host string) bool {
 	case last <= 2: // with the name of a Pod before it
 		service := strings.Join(labels[last-1:], ".") + ".svc." + j.Domain
 		for _, s := range j.mesh.Services(service) {
-			if s.Key.Kind == model.KindService && s.Created <= j.of.Created && !j.own(s.Key.Namespace) {
+			if s.Key.Kind == model.KindService && model.CompareCreated(s.Created, j.of.Created) <= 0 && !j.own(s.Key.Namespace) {
 				j.reportUnsure(field, "%q is a short name of %v", host, named(s))
 				return true
 			}
@@ -227,7 +227,7 @@ func (j *evaluation) routed(field, host string) {
 		if oldest == nil || j.own(oldest.Key.Namespace) {
 			return oldest != nil
 		}
-		if oldest.Created <= since {
+		if model.CompareCreated(oldest.Created, since) <= 0 {
 			of = older(of, oldest)
 		}
 		return false
@@ -237,8 +237,8 @@ func (j *evaluation) routed(field, host string) {
 		for _, s := range j.mesh.Services(host) {
 			oldest = older(oldest, s)
 		}
-		if consider(oldest) {
-			since = min(since, oldest.Created)
+		if consider(oldest) && model.CompareCreated(oldest.Created, since) < 0 {
+			since = oldest.Created
 		}
 	}
 	if strings.HasPrefix(host, "*") {

@@ -189,13 +189,15 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// Precedence: time of creation, then name, then namespace, also between kinds.
+// Precedence: time of creation, then name, then namespace, also between kinds. A record without a time is the youngest.
+// Promise: gateways.md#which-server-gets-a-port-or-a-host
 func TestOlder(t *testing.T) {
 	head := func(created int64, namespace, name string) *Head {
 		return &Head{Key: Key{Kind: KindVirtualService, Namespace: namespace, Name: name}, Created: created}
 	}
-	order := []*Head{head(0, "z", "z"), head(1, "b", "a"), head(1, "b", "b"), head(1, "a", "z"), head(1, "b", "z"),
-		{Key: Key{Kind: KindService, Namespace: "c", Name: "z"}, Created: 1}, head(2, "a", "a")}
+	order := []*Head{head(1, "b", "a"), head(1, "b", "b"), head(1, "a", "z"), head(1, "b", "z"),
+		{Key: Key{Kind: KindService, Namespace: "c", Name: "z"}, Created: 1}, head(2, "a", "a"), head(0, "b", "a"),
+		head(0, "a", "b")}
 	for i := range order {
 		for j := range order {
 			if got := order[i].Older(order[j]); got < 0 != (i < j) || got > 0 != (i > j) {

@@ -44,12 +44,20 @@ type Head struct {
 func (h *Head) Meta() *Head { return h }
 
 // Older compares records by precedence: creation time, then name, then namespace. This order is Istio's rule for
-// conflicts (pilot/pkg/model/config.go, sortByCreationComparator). Kind and origin decide last. An unknown creation
-// time counts as the oldest. The result is negative if h takes precedence over o, positive in the opposite case, and 0
-// for equal keys and times.
+// conflicts (pilot/pkg/model/config.go, sortByCreationComparator). Kind and origin decide last. The result is negative
+// if h takes precedence over o, positive in the opposite case, and 0 for equal keys and times.
 func (h *Head) Older(o *Head) int {
-	return cmp.Or(cmp.Compare(h.Created, o.Created), cmp.Compare(h.Key.Name, o.Key.Name),
+	return cmp.Or(CompareCreated(h.Created, o.Created), cmp.Compare(h.Key.Name, o.Key.Name),
 		cmp.Compare(h.Key.Namespace, o.Key.Namespace), h.Key.Compare(o.Key))
+}
+
+// CompareCreated compares two creation times (Head.Created), the older first. An unknown time is the youngest, because
+// an object without a creation time is one that has not been created yet.
+func CompareCreated(a, b int64) int {
+	if a == 0 || b == 0 {
+		return cmp.Compare(b, a)
+	}
+	return cmp.Compare(a, b)
 }
 
 // Record is a *Policy, or a pointer to any of the other typed records below.

@@ -118,7 +118,7 @@ func checkHeaders(r *report, at string, h *networkingv1.Headers, allowed ...stri
 				if host {
 					checkRequestLine(r, path, by.m[name])
 				} else if model.SetByEnvoy(name) {
-					r.refusef(problem.Invalid, path, "%q is set by Envoy alone: the operation is left out", name)
+					r.refusef(problem.Invalid, path, "%q is set by Envoy alone: a stored object applies without the operation", name)
 				}
 			}
 		}
@@ -126,7 +126,7 @@ func checkHeaders(r *report, at string, h *networkingv1.Headers, allowed ...stri
 			path := fmt.Sprintf("%s%s.remove[%d]", at, of.field, i)
 			checkHeaderName(r, path, name)
 			if model.SetByEnvoy(name) {
-				r.refusef(problem.Invalid, path, "%q cannot be removed: the operation is left out", name)
+				r.refusef(problem.Invalid, path, "%q cannot be removed: a stored object applies without the operation", name)
 			}
 		}
 	}

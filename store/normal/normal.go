@@ -378,11 +378,8 @@ func (r *report) unacted(at string, row *fields.Row) {
 
 // record returns one record in a list. A key or body that model.New refuses spoils the object, and the result is nil.
 func (r *report) record(kind model.Kind, obj *object.Object, name string, body proto.Message) []model.Record {
-	created := int64(0)
-	if !obj.Created.IsZero() {
-		created = obj.Created.Unix()
-	}
-	record, err := model.New(model.Key{Kind: kind, Origin: obj.ID.Origin, Namespace: obj.ID.Namespace, Name: name}, created, body)
+	key := model.Key{Kind: kind, Origin: obj.ID.Origin, Namespace: obj.ID.Namespace, Name: name}
+	record, err := model.New(key, obj.CreatedAt(), body)
 	if err != nil {
 		r.errorf("", "%v", err)
 		return nil

@@ -141,6 +141,15 @@ type Object struct {
 	Location string
 }
 
+// CreatedAt returns the creation time in Unix seconds, for model.Head.Created. It is 0 if the time is unknown. Times
+// before 1970-01-01T00:00:01Z count as that second, because 0 has another meaning.
+func (o *Object) CreatedAt() int64 {
+	if o.Created.IsZero() {
+		return 0
+	}
+	return max(o.Created.Unix(), 1)
+}
+
 // Event is one change. For Broken, ID has the parts that could be read.
 type Event struct {
 	Op       Op

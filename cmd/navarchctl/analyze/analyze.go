@@ -82,9 +82,7 @@ func Run(in Input, c Config) []Finding {
 	for _, check := range checks {
 		check(w)
 	}
-	for _, p := range w.converted() {
-		w.problem(p)
-	}
+	w.conclude(in.Events)
 	for _, check := range last {
 		check(w)
 	}
@@ -107,12 +105,12 @@ var last = []func(*world){unselectedRouters, patches}
 // newWorld indexes the objects and converts them to records. The problems of the conversion are in world.converted.
 func newWorld(in Input, c Config) *world {
 	w := index(in, c)
-	records, more := ingest.RecordsFirst(slices.Concat(in.Events, w.made), c.Normal)
+	var records []model.Record
+	records, w.refused, w.converted = ingest.RecordsFirst(slices.Concat(in.Events, w.made), c.Normal)
 	w.setRecords(records)
 	for _, p := range in.Problems {
 		w.problem(p)
 	}
-	w.converted = more
 	known, unresolved := resolve.Snapshot(mirror.Empty().Apply(1, records, nil).New)
 	for _, p := range unresolved {
 		w.problem(object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity,
@@ -121,6 +119,17 @@ func newWorld(in Input, c Config) *world {
 	w.judge(known)
 	w.known = known
 	return w
+}
+
+// conclude adds the findings of the conversion to records, once they are known, and those of the objects' CRDs.
+func (w *world) conclude(events []object.Event) {
+	for _, p := range w.converted() {
+		if slices.Contains(w.refused[p.ID], p) && ofIstio(p.ID) {
+			p.Severity, p.Analyzer = problem.Error, problem.SchemaValidationError // the webhook refuses the object
+		}
+		w.problem(p)
+	}
+	w.violations(events)
 }
 
 // judge adds the findings of the checks that need types of Envoy: CUSTOM policies whose provider cannot be queried, and

@@ -2,8 +2,10 @@ package analyze
 
 import (
 	"cmp"
+	"context"
 	"strings"
 
+	"navarch.io/navarch/store/admit/validate"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
@@ -64,11 +66,32 @@ func ReporterOf(code problem.Analyzer) Reporter { return cmp.Or(reporters[code],
 // Codes returns every code that this build knows, of Istio and of Navarch, sorted. The caller owns the result.
 func Codes() []problem.Analyzer { return problem.Analyzers() }
 
+// violations adds a finding for each violation of an object's CRD. Objects of a cluster are left out, because the API
+// server has checked them, and objects with a finding that the webhook refuses them need no second reason.
+func (w *world) violations(events []object.Event) {
+	refused := map[object.ID]bool{}
+	for _, f := range w.findings {
+		refused[f.id] = refused[f.id] || f.Code == string(problem.SchemaValidationError)
+	}
+	for _, e := range events {
+		if e.Op != object.Put || e.Object.Location == "" || refused[e.ID] || !ofIstio(e.ID) {
+			continue
+		}
+		for _, v := range validate.Violations(context.Background(), e.Object) { // the definition bounds the time
+			w.problem(object.Problem{ID: e.ID, Location: e.Object.Location, Field: v.Field, Code: v.Code,
+				Analyzer: problem.SchemaValidationError, Severity: problem.Error, Message: v.Message})
+		}
+	}
+}
+
+// ofIstio reports whether an object is of Istio's kinds, which the validation webhook reviews.
+func ofIstio(id object.ID) bool { return strings.HasSuffix(id.Group, ".istio.io") }
+
 // schemaCode returns the code that Istio's webhook uses for an error or a warning about an object of Istio's kinds. It
 // is for problems whose field Analyzer is empty. If the webhook has no code for the problem, the result is "".
 func schemaCode(p object.Problem) problem.Analyzer {
 	switch {
-	case !strings.HasSuffix(p.ID.Group, ".istio.io"):
+	case !ofIstio(p.ID):
 	case p.Severity == problem.Error && (p.Code == problem.Invalid || p.Code == problem.Required):
 		return problem.SchemaValidationError
 	case p.Severity == problem.Warning && (p.Code == problem.Invalid || p.Code == problem.Required || p.Code == problem.NoEffect):

@@ -37,8 +37,9 @@ type world struct {
 	address     netip.Addr                   // the last address of nextAddress
 	records     map[model.Kind][]model.Record
 	byKey       map[model.Key]model.Record
-	known       *mirror.Snapshot        // the records, resolved
-	converted   func() []object.Problem // waits for the problems of the conversion to records
+	known       *mirror.Snapshot               // the records, resolved
+	converted   func() []object.Problem        // waits for the problems of the conversion to records
+	refused     map[object.ID][]object.Problem // the problems for which the webhook refuses an object
 	pods        []*pod
 	inhabited   map[string]bool // namespaces with Pods, or with templates of Pods
 	// spaces contains the labels of each namespace whose object was read, by the name of the namespace.

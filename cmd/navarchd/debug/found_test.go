@@ -29,7 +29,8 @@ func TestLeaderListsWhatReplicasFound(t *testing.T) {
 	defer cancel()
 	go func() { _ = p.Found.Run(ctx, etcd.Connect()) }()
 	for _, name := range []string{"a", "b"} {
-		replica := problems.New(problems.Config{Name: name, Every: 2 * time.Millisecond, Log: log, Revision: func() int64 { return 1 },
+		replica := problems.New(problems.Config{Name: name, Every: 2 * time.Millisecond, Max: 2 * time.Millisecond,
+			Log: log, Revision: func() int64 { return 1 },
 			Find: func() []model.Problem { return []model.Problem{at("shop"), at("bank")} }})
 		go func() { _ = replica.Run(ctx, etcd.Connect()) }()
 	}

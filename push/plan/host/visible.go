@@ -45,7 +45,8 @@ func Precedes(a, b *model.Service, namespace string) bool {
 	if config, other := a.Key.Origin.Cluster() == "", b.Key.Origin.Cluster() == ""; config != other {
 		return config
 	}
-	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
+	return cmp.Or(model.CompareCreated(a.Created, b.Created),
+		strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
 }
 
 // serviceFor returns the service that defines a host for the table's proxies, or nil if the proxies see no service of

@@ -30,9 +30,9 @@ const victims = `
 ---
 {apiVersion: v1, kind: Namespace, metadata: {name: front, labels: {navarch.io/tenant: web}}}
 ---
-{apiVersion: v1, kind: Service, metadata: {name: reviews, namespace: back}, spec: {clusterIP: 10.96.0.10, ports: [{name: tcp, port: 5432}]}}
+{apiVersion: v1, kind: Service, metadata: {name: reviews, namespace: back, creationTimestamp: "2020-01-01T00:00:00Z"}, spec: {clusterIP: 10.96.0.10, ports: [{name: tcp, port: 5432}]}}
 ---
-{apiVersion: v1, kind: Service, metadata: {name: own, namespace: evil}, spec: {clusterIP: 10.96.0.66, ports: [{name: tcp, port: 5432}]}}
+{apiVersion: v1, kind: Service, metadata: {name: own, namespace: evil, creationTimestamp: "2020-01-01T00:00:00Z"}, spec: {clusterIP: 10.96.0.66, ports: [{name: tcp, port: 5432}]}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: p, namespace: back}, spec: {serviceAccountName: a}, status: {phase: Running, podIP: 10.244.0.9}}
 ---

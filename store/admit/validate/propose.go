@@ -139,15 +139,15 @@ func originIn(s *mirror.Snapshot) origin.Origin {
 	return origin.New("", origin.Kube)
 }
 
-// createdAs returns the creation time of an object. An existing object keeps its time, which is zero if unknown. A new
-// object has the stated time. If the stated time is zero and the object does not come from files, the result is the
+// createdAs returns the creation time of an object. An existing object keeps its time. A new object, or one whose time
+// is unknown, has the stated time. If a new object states no time and does not come from files, the result is the
 // present time.
 func createdAs(d *Proposed, stated time.Time) time.Time {
 	switch {
-	case len(d.Was) > 0 && d.Was[0].Meta().Created == 0:
-		return time.Time{}
-	case len(d.Was) > 0:
+	case len(d.Was) > 0 && d.Was[0].Meta().Created != 0:
 		return time.Unix(d.Was[0].Meta().Created, 0)
+	case len(d.Was) > 0:
+		return stated
 	case stated.IsZero() && d.ID.Origin.Source() != origin.Files:
 		return time.Now()
 	}

@@ -198,6 +198,19 @@ func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Ob
 	return found
 }
 
+// Violations returns the violations of an object's CRD, for which the webhook refuses the object. It returns nil for
+// kinds that are not Istio's.
+func Violations(ctx context.Context, o *object.Object) []Error {
+	var found Found
+	tree := map[string]any{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(o.JSON, &tree); err != nil {
+		found.err("", problem.Unreadable, err.Error())
+		return found.Errors
+	}
+	defined(ctx, tree, o, &found)
+	return found.Errors
+}
+
 // defined checks an object against its CRD, and adds the violations to found. It reports whether there are no
 // violations.
 func defined(ctx context.Context, tree map[string]any, obj *object.Object, found *Found) bool {
