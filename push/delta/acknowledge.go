@@ -130,9 +130,9 @@ func (ty *typed) absorb(f *flight, older flight) {
 	f.set, f.removed = set, removed
 }
 
-// later finds the newest response in flight that contains a name and has a nonce above floor. It returns the response's
+// later finds the newest response in flight that contains a name and has a nonce above the given one. It returns the response's
 // nonce and the resource, which is nil for a removal. If there is no such response, the nonce is 0.
-func (ty *typed) later(floor uint64, name string) (nonce uint64, r *xds.Resource) {
+func (ty *typed) later(above uint64, name string) (nonce uint64, r *xds.Resource) {
 	for i := len(ty.flights) - 1; i >= 0; i-- {
 		f := &ty.flights[i]
 		newest := f.nonce
@@ -141,11 +141,11 @@ func (ty *typed) later(floor uint64, name string) (nonce uint64, r *xds.Resource
 		}
 		at, sets := slices.BinarySearchFunc(f.set, name, byName)
 		switch {
-		case newest <= floor:
+		case newest <= above:
 			return 0, nil
 		case sets:
 			return newest, f.set[at]
-		case found(f.removed, name) && f.nonce > floor:
+		case found(f.removed, name) && f.nonce > above:
 			return f.nonce, nil
 		case found(f.removed, name):
 			return 0, nil

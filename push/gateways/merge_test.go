@@ -138,10 +138,6 @@ var merges = []struct {
 		"*_443: plain a/first.1(*) tls a/first.0(a.com) tls b/second.0(b.com)\n"},
 	{"HTTPS, then HTTP twice", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com"), second("HTTP 443 b.com", "HTTP 443 c.com")},
 		"*_443: plain b/second.0(b.com) tls a/first.0(a.com)\n-b/second spec.servers[1].port.protocol Duplicate [IST0145] < b/second.0\n"},
-	{"AUTO_PASSTHROUGH of a namespace", []*model.Gateway{first("TLS+AUTO_PASSTHROUGH 1 *", "TLS+AUTO_PASSTHROUGH 2 *", "TLS+AUTO_PASSTHROUGH 3 *"),
-		gateway("a/more@2", "TLS+AUTO_PASSTHROUGH 4 *", "TLS+AUTO_PASSTHROUGH 5 *"), second("TLS+AUTO_PASSTHROUGH 6 *")},
-		"*_1: tls a/first.0(*)\n*_2: tls a/first.1(*)\n*_3: tls a/first.2(*)\n*_4: tls a/more.0(*)\n*_6: tls b/second.0(*)\n" +
-			"-a/more spec.servers[1].tls.mode NotAllowed\n"},
 	{"HTTPS twice, then HTTP", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com", "HTTPS+SIMPLE 443 b.com"), second("HTTP 443 b.com")},
 		"*_443: tls a/first.0(a.com) tls a/first.1(b.com)\n-b/second spec.servers[0].port.protocol Duplicate [IST0145] < a/first.1\n"},
 	{"HTTPS twice, then HTTP that redirects", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com", "HTTPS+SIMPLE 443 b.com"), second("HTTP+REDIRECT 443 c.com")},

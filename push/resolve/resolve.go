@@ -149,8 +149,8 @@ func (r *Resolver) touch(e mirror.Edit, touched map[model.Key]bool) {
 	}
 }
 
-// resolveAgain resolves one record of a source again because of edits with the revisions in span. It adds to altered the
-// keys at which the overlay has changed.
+// resolveAgain resolves one record of a source again because of edits with the revisions in span. It adds to altered
+// the keys at which the overlay has changed.
 func (r *Resolver) resolveAgain(from *source, key model.Key, span *model.Span, altered causes) {
 	old, next := r.units[key], r.resolve(from, key)
 	r.index(key, old, -1)
