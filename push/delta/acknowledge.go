@@ -130,8 +130,8 @@ func (ty *typed) absorb(f *flight, older flight) {
 	f.set, f.removed = set, removed
 }
 
-// later finds the newest response in flight that contains a name and has a nonce above the given one. It returns the response's
-// nonce and the resource, which is nil for a removal. If there is no such response, the nonce is 0.
+// later finds the newest response in flight that contains a name and has a nonce above the given one. It returns the
+// response's nonce and the resource, which is nil for a removal. If there is no such response, the nonce is 0.
 func (ty *typed) later(above uint64, name string) (nonce uint64, r *xds.Resource) {
 	for i := len(ty.flights) - 1; i >= 0; i-- {
 		f := &ty.flights[i]

@@ -204,8 +204,7 @@ func (e *entry) older(o *entry) int {
 }
 
 // decide assigns addresses to the hosts of one ServiceEntry. A removed host keeps its addresses for the time
-// book.grace, unless a spec states one of them. decide starts this time for removed hosts, and cancels it for hosts
-// that exist again.
+// book.grace, unless a spec states one of them. The time ends if the host exists again.
 func (b *book) decide(e *entry, now time.Time) {
 	e.problem = ""
 	delete(b.short, e.Name)
