@@ -264,8 +264,8 @@ func (m *merger) takesOver(s Server, at socket) *reason {
 }
 
 // opaque returns the TCP server without TLS that has the listener alone, or nil. Envoy does not inspect the connections
-// for TLS, so a server with TLS would change the whole listener. Usually portState refuses such a server before, but the
-// first server of the port may have another bind.
+// for TLS, so a server with TLS would change the whole listener. Usually portState refuses such a server before. But
+// the first server of the port may have another bind.
 func (on *sharing) opaque() *Server {
 	if on == nil || len(on.TLS) > 0 || len(on.Plain) == 0 || on.Plain[0].plainHTTP() {
 		return nil

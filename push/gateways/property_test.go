@@ -70,8 +70,8 @@ func describe(r Router) string {
 	return b.String()
 }
 
-// refusedBy returns why Envoy would refuse the listeners of a result, for the wildcard addresses of its router; empty: it
-// accepts them.
+// refusedBy returns why Envoy would refuse the listeners of a result; empty: it accepts them. wildcards are those of
+// the router.
 func refusedBy(wildcards []string, listeners []Listener) string {
 	addresses, routes := map[string]bool{}, map[string]string{}
 	for _, l := range listeners {

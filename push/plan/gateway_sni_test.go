@@ -32,8 +32,8 @@ func serverAt(i int, text string) string {
 	return fmt.Sprintf("{port: {number: 443, name: p%d, protocol: %s}, hosts: ['%s']%s}", i, protocol, strings.ReplaceAll(hosts, " ", "', '"), tls)
 }
 
-// entranceOf is a Gateway "NAMESPACE@CREATED: SERVER; SERVER", or a VirtualService "NAMESPACE@CREATED > GATEWAY: SNI SNI"
-// for the Gateway of another namespace. Without an SNI it has a tcp rule. The destination is NAMESPACE.test.
+// entranceOf is a Gateway "NAMESPACE@CREATED: SERVER; SERVER", or a VirtualService "NAMESPACE@CREATED > OF: SNI SNI"
+// for the Gateway of the namespace OF. Without an SNI it has a tcp rule. The destination is NAMESPACE.test.
 func entranceOf(t testing.TB, text string) model.Record {
 	of, what, _ := strings.Cut(text, ": ")
 	of, gateway, binds := strings.Cut(of, " > ")
@@ -93,7 +93,7 @@ func leadsOf(t testing.TB, c *listenerv3.FilterChain) string {
 }
 
 // The connections of an SNI belong to the oldest server that states the name, or to an older rule for it. No younger
-// Gateway or VirtualService takes them, and the loser has a problem with the winner's name. Envoy accepts each listener.
+// Gateway or VirtualService takes them, and the loser has a problem with the winner's name. Envoy accepts all of it.
 // Promise: security-gateways.md#take-hosts-ports-and-traffic, security-gateways.md#make-a-gateway-fail
 func TestSNIBelongsToTheOldest(t *testing.T) {
 	envoy := envoytest.Binary(t)
@@ -125,7 +125,7 @@ func TestSNIBelongsToTheOldest(t *testing.T) {
 		{passAll + "|edge@1 > edge: *|evil@2: HTTPS+SIMPLE evil/* evil.test", "*=edge, evil.test=evil",
 			"Gateway evil/g: spec.servers[0]: connections without SNI|belong to VirtualService edge/edge"},
 
-		// Names that a server states beside * stay its own, by a chain that exists only if another server would get them.
+		// Names that a server states beside * stay its own, by a chain that is there if another server would get them.
 		{"edge@1: HTTPS+MUTUAL * www.test", "*=edge", ""},
 		{"edge@1: HTTPS+MUTUAL * www.test|evil@2: HTTPS+SIMPLE a.test", "*=edge, a.test=evil", ""},
 		{"edge@1: HTTPS+MUTUAL * www.test|evil@2: HTTPS+SIMPLE *.test", "*.test=evil, *=edge, www.test=edge", ""},

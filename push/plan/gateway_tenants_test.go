@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ownerOf returns what the owner of a gateway has: a Gateway of an age with some further servers, and a service with its
+// ownerOf returns what the owner of a gateway has: a Gateway of an age, with further servers, and a service with its
 // routes.
 func ownerOf(t testing.TB, age int, servers string) []model.Record {
 	return []model.Record{
@@ -178,7 +178,9 @@ func loses(p *Planner, s gateways.Server) bool {
 
 // keepsBytes compares a listener before and after an edit of a namespace, for the servers of other namespaces that are
 // served before and after. It returns the number of such servers.
-func keepsBytes(t *testing.T, p *Planner, what, editor, name string, before, after map[string]gateways.Server, was, now *manifest.Set) (compared int) {
+func keepsBytes(
+	t *testing.T, p *Planner, what, editor, name string, before, after map[string]gateways.Server, was, now *manifest.Set,
+) (compared int) {
 	t.Helper()
 	if was.Types[xds.Listener].Get(name) == nil || now.Types[xds.Listener].Get(name) == nil {
 		return 0 // a TCP server has lost its rule, or got one

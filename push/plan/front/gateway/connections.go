@@ -38,7 +38,8 @@ func (c *chaining) addTCP(server gateways.Server) (ruled bool) {
 				continue
 			}
 			c.demand(&demand{server: server, vs: vs, rules: "spec.tcp", names: names, add: func(names []string) {
-				c.connect(chainOrigin{servers: []gateways.Server{server}, names: names, rule: placeOf(vs, "spec.tcp", i)}, vs, vs.Spec.Tcp[i].GetRoute())
+				of := chainOrigin{servers: []gateways.Server{server}, names: names, rule: placeOf(vs, "spec.tcp", i)}
+				c.connect(of, vs, vs.Spec.Tcp[i].GetRoute())
 			}})
 		}
 	}
