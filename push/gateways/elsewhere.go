@@ -42,7 +42,7 @@ type Elsewhere struct {
 
 // Owners returns the owners of a listener's hosts. Only servers with TLS own hosts, except for those of mode
 // AUTO_PASSTHROUGH. If several servers have a host, the first in the order of Listener.TLS is the owner. The owner of
-// "*" gets every SNI that has no other owner.
+// "*" gets every SNI that has no other owner. Its other hosts are its own, too.
 func (l Listener) Owners() *Owners {
 	o := &Owners{byName: map[string]Server{}, guarded: map[string][]string{}}
 	if len(l.TLS) == 0 {
@@ -58,12 +58,9 @@ func (l Listener) Owners() *Owners {
 		if s.Auto() {
 			continue
 		}
-		names := Names(s.Hosts)
-		if len(names) == 0 {
-			names = []string{"*"}
-		}
-		for _, name := range names {
-			if _, taken := o.byName[name]; taken {
+		for _, h := range s.Hosts {
+			name := h.Name
+			if _, taken := o.byName[name]; taken || s.Ends() && PartialWildcard(name) { // no chain has such a name
 				continue
 			}
 			o.byName[name] = s

@@ -27,6 +27,7 @@ func TestElsewhere(t *testing.T) {
 		{"passed on", []string{"HTTPS+SIMPLE 443 *", "TLS+PASSTHROUGH 443 p.test"}, " / p.test\n / "},
 		{"between networks", []string{"HTTPS+SIMPLE 443 s.test", "TLS+AUTO_PASSTHROUGH 443 *.local"}, " / \n / s.test"},
 		{"all hosts with a certificate", []string{"HTTPS+MUTUAL 443 *", "HTTPS+SIMPLE 443 s.test"}, " / s.test\n / "},
+		{"a host with a certificate beside all hosts", []string{"HTTPS+MUTUAL 443 * m.test *-p.test", "HTTPS+SIMPLE 443 *.test"}, " / *.test\nm.test / "},
 		{"without TLS", []string{"HTTPS+MUTUAL 443 m.test *.w.test", "HTTP 443 m.test x.w.test *.test o.com"}, " / \n*.w.test m.test / "},
 		{"no TLS at all", []string{"HTTP 443 *", "HTTP 443 a.test"}, " / "},
 	} {

@@ -17,14 +17,17 @@
 //     name.
 //   - If an older server listens at all addresses of a port, a server of another namespace cannot bind one of these
 //     addresses.
-//   - A TCP server without TLS does not share a port with servers with TLS of another namespace.
+//   - A TCP server without TLS does not share a port with servers with TLS of another namespace, unless a server with
+//     TLS of its own namespace came first.
 //   - A server cannot use the ports of the agent and of Envoy itself, or the folders of their Unix sockets.
+//   - All addresses of Router.Wildcards mean an empty bind. A bind with an IPv6 zone is refused.
 //
 // Where Envoy would refuse istiod's listener, the older server or host wins.
 //
 // The filter chains of a server that passes TLS through are selected by the SNI hosts of VirtualServices. Merge
-// compares only hosts of servers. The caller has to compare these SNI hosts with each other, and with the names of
-// servers that terminate TLS (func Names).
+// compares only hosts of servers. The caller has to compare these SNI hosts with each other, with the names of servers
+// that terminate TLS (func Names), and with the servers without TLS, which get all other connections. It also has to
+// add a filter chain for host names beside "*", if a more specific wildcard of another server covers them.
 //
 // Route configurations have the same names as istiod's, because EnvoyFilters match the names and tools show them.
 //

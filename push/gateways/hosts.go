@@ -56,11 +56,10 @@ func Names(hosts []Host) []string {
 	return slices.Compact(names)
 }
 
-// partialWildcard reports whether a name has a wildcard that is only a part of a label. Envoy refuses such names as
+// PartialWildcard reports whether a name has a wildcard that is only a part of a label. Envoy refuses such names as
 // SNI.
-func partialWildcard(name string) bool {
-	rest, is := strings.CutPrefix(name, "*")
-	return is && rest != "" && rest[0] != '.'
+func PartialWildcard(name string) bool {
+	return name != "*" && strings.Contains(strings.TrimPrefix(name, "*."), "*")
 }
 
 // Intersect returns the domains under which a server serves a VirtualService's host. It compares vsHost with each host

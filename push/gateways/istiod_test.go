@@ -159,7 +159,7 @@ func refused(chains []chain) string {
 			names = []string{""}
 		}
 		for _, name := range names {
-			if partialWildcard(name) && !strings.HasPrefix(c.of, "passed") {
+			if PartialWildcard(name) && !strings.HasPrefix(c.of, "passed") {
 				return name + " is no SNI"
 			}
 			if of, taken := owner[name]; taken && of != c.of {

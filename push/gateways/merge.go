@@ -227,6 +227,9 @@ func (m *merger) refusal(s Server, at socket, port *portState, on *sharing) *rea
 			return otherProtocol(s, w)
 		}
 	}
+	if w := on.opaque(); w != nil && s.TLS() && w.namespace() != s.namespace() {
+		return otherProtocol(s, w)
+	}
 	return m.takesOver(s, at)
 }
 
@@ -270,6 +273,16 @@ func (m *merger) takesOver(s Server, at socket) *reason {
 	return nil
 }
 
+// opaque returns the TCP server without TLS that has the listener alone, or nil. Envoy does not inspect the connections
+// for TLS, so a server with TLS would change the whole listener. Usually portState refuses such a server before. But
+// the first server of the port may have another bind.
+func (on *sharing) opaque() *Server {
+	if on == nil || len(on.TLS) > 0 || len(on.Plain) == 0 || on.Plain[0].plainHTTP() {
+		return nil
+	}
+	return &on.Plain[0]
+}
+
 // foreign returns a server of the listener that is of another namespace than s, or nil.
 func (on *sharing) foreign(s Server) *Server {
 	for _, w := range on.owners {
@@ -290,7 +303,7 @@ func (m *merger) keepHosts(s *Server, on *sharing) bool {
 	var winners []*Server
 	for _, h := range s.Hosts {
 		w := on.owner(*s, h)
-		if noSNI := ends && !all && partialWildcard(h.Name); w == nil && !noSNI {
+		if noSNI := ends && !all && PartialWildcard(h.Name); w == nil && !noSNI {
 			kept = append(kept, h)
 			continue
 		}

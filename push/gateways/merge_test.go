@@ -136,6 +136,8 @@ var merges = []struct {
 		"*_443: tls a/first.0(a.com)\n-b/second spec.servers[0].port.protocol Duplicate [IST0145] < a/first.0\n"},
 	{"HTTPS, then TCP of its namespace, then HTTPS of another", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com", "TCP 443 *"), second("HTTPS+SIMPLE 443 b.com")},
 		"*_443: plain a/first.1(*) tls a/first.0(a.com) tls b/second.0(b.com)\n"},
+	{"TLS at one address, TCP at all, then HTTPS of another namespace", []*model.Gateway{first("HTTPS+SIMPLE 443@10.0.0.1 a.com", "TCP 443 *"), second("HTTPS+SIMPLE 443 b.com")},
+		"*_443: plain a/first.1(*)\n10.0.0.1_443: tls a/first.0(a.com)\n-b/second spec.servers[0].port.protocol Duplicate [IST0145] < a/first.1\n"},
 	{"HTTPS, then HTTP twice", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com"), second("HTTP 443 b.com", "HTTP 443 c.com")},
 		"*_443: plain b/second.0(b.com) tls a/first.0(a.com)\n-b/second spec.servers[1].port.protocol Duplicate [IST0145] < b/second.0\n"},
 	{"HTTPS twice, then HTTP", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com", "HTTPS+SIMPLE 443 b.com"), second("HTTP 443 b.com")},
@@ -197,9 +199,10 @@ var merges = []struct {
 	{"another namespace's older, more specific bind", []*model.Gateway{first("HTTP 80@10.0.0.1 *"), second("HTTP 80 *")},
 		"*_80: plain b/second.0(*)\n10.0.0.1_80: plain a/first.0(*)\n"},
 	{"binds that Envoy cannot have", []*model.Gateway{first("HTTP 80@a.com *", "HTTP 0@unix://a *", "HTTP 0@unix:///etc/istio/proxy/../proxy/sockets/SDS *",
-		"HTTP 0@unix:///"+strings.Repeat("x", 107)+" *", "HTTP 0@unix://@a *")},
+		"HTTP 0@unix:///"+strings.Repeat("x", 107)+" *", "HTTP 0@unix://@a *", "HTTP 80@::%1 *", "HTTP 80@fe80::1%eth0 *", "HTTP 0@unix:///tmp/a\x00b *")},
 		"unix://@a_0: plain a/first.4(*)\n-a/first spec.servers[0].bind Invalid\n-a/first spec.servers[1].bind Invalid\n" +
-			"-a/first spec.servers[2].bind Invalid\n-a/first spec.servers[3].bind Invalid\n"},
+			"-a/first spec.servers[2].bind Invalid\n-a/first spec.servers[3].bind Invalid\n-a/first spec.servers[5].bind Invalid\n" +
+			"-a/first spec.servers[6].bind Invalid\n-a/first spec.servers[7].bind Invalid\n"},
 	{"ports of the Pod itself", []*model.Gateway{first("HTTP 15000 *", "HTTP 15001 *", "HTTP 15004@127.0.0.1 *", "HTTP 15006 *", "HTTP 15008 *", "HTTP 15020 *",
 		"HTTP 15021 *", "HTTP 15053 *", "HTTP 15090 *", "HTTP 9999 *", "HTTP 15443 *")},
 		"*_15008: plain a/first.4(*)\n*_15443: plain a/first.10(*)\n" + lostPorts("a/first", 0, 1, 2, 3, 5, 6, 7, 8, 9)},
@@ -371,19 +374,6 @@ func TestManyLost(t *testing.T) {
 	named := last.Loser.Index%2 == 0 // the others have only warnings
 	if errors != problem.MostOfObject+1 || !strings.HasPrefix(last.Message, "3 more servers") || last.Field != "spec.servers" || !named {
 		t.Errorf("%d errors, the last %v of server %d", errors, last, last.Loser.Index)
-	}
-}
-
-func TestSelects(t *testing.T) {
-	labels := map[string]string{"istio": "edge", "app": "edge"}
-	for selector, want := range map[string]bool{"": true, "edge": true, "other": false} {
-		g := first()
-		if selector != "" {
-			g.Spec.Selector = map[string]string{"istio": selector}
-		}
-		if Selects(g, labels) != want {
-			t.Errorf("istio: %q", selector)
-		}
 	}
 }
 

@@ -120,3 +120,16 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+func TestSelects(t *testing.T) {
+	labels := map[string]string{"istio": "edge", "app": "edge"}
+	for selector, want := range map[string]bool{"": true, "edge": true, "other": false} {
+		g := first()
+		if selector != "" {
+			g.Spec.Selector = map[string]string{"istio": selector}
+		}
+		if Selects(g, labels) != want {
+			t.Errorf("istio: %q", selector)
+		}
+	}
+}

@@ -27,6 +27,7 @@ func randomRouter(rnd *rand.Rand) Router {
 		r.Services = append(r.Services, service("80:9090 81:8080 443:8443/udp"))
 	}
 	r.Unprivileged = rnd.IntN(10) == 0
+	r.Wildcards = [][]string{nil, {"0.0.0.0"}, {"::", "0.0.0.0"}}[rnd.IntN(3)]
 	for g := range 1 + rnd.IntN(4) {
 		var servers []string
 		for range 1 + rnd.IntN(3) {
@@ -69,11 +70,15 @@ func describe(r Router) string {
 	return b.String()
 }
 
-// refusedBy returns why Envoy would refuse the listeners of a result; empty: it accepts them.
-func refusedBy(listeners []Listener) string {
+// refusedBy returns why Envoy would refuse the listeners of a result; empty: it accepts them. wildcards are those of
+// the router.
+func refusedBy(wildcards []string, listeners []Listener) string {
 	addresses, routes := map[string]bool{}, map[string]string{}
 	for _, l := range listeners {
 		at := l.Bind
+		if slices.Contains(wildcards, at) {
+			return at + " has a listener beside that of an empty bind"
+		}
 		if addr, err := netip.ParseAddr(l.Bind); err == nil {
 			if at = addr.String(); addr.Is4In6() {
 				return l.Bind + " cannot be bound"
@@ -124,7 +129,7 @@ func TestMergeRandom(t *testing.T) {
 	for i := range randomSets {
 		r := randomRouter(rnd)
 		listeners, conflicts := Merge(r)
-		if why := refusedBy(listeners); why != "" {
+		if why := refusedBy(r.Wildcards, listeners); why != "" {
 			t.Fatalf("set %d: %s\n%s%s", i, why, describe(r), show(listeners, conflicts))
 		}
 		shuffled := r
@@ -212,7 +217,7 @@ func likeIstiod(t *testing.T, r Router, listeners []Listener, conflicts []Confli
 		reserved := strings.HasSuffix(c.Field, "port.number") && c.Code == problem.NotAllowed
 		some := ours[serverKey(c.Loser)] != "" // a part of the hosts is lost, which istiod knows only for whole servers
 		beside := c.Winner != nil && strings.HasSuffix(c.Field, "port.protocol") &&
-			c.Loser.family() == "TCP without TLS" && c.Winner.TLS() &&
+			(c.Loser.family() == "TCP without TLS" && c.Winner.TLS() || c.Loser.TLS() && c.Winner.family() == "TCP without TLS") &&
 			c.Winner.namespace() != c.Loser.namespace()
 		if beside || reserved || strings.HasSuffix(c.Field, ".bind") || strings.Contains(c.Field, ".hosts") && (all || some) {
 			return

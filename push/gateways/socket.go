@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"navarch.io/navarch/store/model"
 )
@@ -47,6 +48,9 @@ func (r Router) canonicalBind(stated string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%q is neither an IP address nor %s and a path", stated, unixPrefix)
 	}
+	if addr.Zone() != "" { // Envoy refuses a zone that the Pod does not have
+		return "", fmt.Errorf("%q has a zone: state the address without it", stated)
+	}
 	text := addr.Unmap().String()
 	if len(r.Wildcards) == 0 && addr.Unmap().IsUnspecified() || slices.Contains(r.Wildcards, text) {
 		return "", nil
@@ -58,6 +62,8 @@ func canonicalPath(file string) (string, error) {
 	switch {
 	case len(file) > longestPath:
 		return "", fmt.Errorf("the path has %d bytes: want at most %d", len(file), longestPath)
+	case strings.ContainsFunc(file, unicode.IsControl): // Envoy refuses a path with NUL
+		return "", fmt.Errorf("%q has a control character", file)
 	case strings.HasPrefix(file, "@"): // an abstract socket has no file
 		return unixPrefix + file, nil
 	case !strings.HasPrefix(file, "/"):

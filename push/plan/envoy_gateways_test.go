@@ -162,7 +162,7 @@ func TestEnvoyRefusesUnmergedGateways(t *testing.T) {
 			all.proxies = 0
 		}
 		all.unmerge()
-		if complaint := all.complaint(envoy); !strings.Contains(complaint, "same matching rules") {
+		if complaint := all.complaint(envoy); !strings.Contains(complaint, "matching rules") {
 			t.Errorf("mesh %d: Envoy says %q", i, complaint)
 		}
 	}

@@ -56,7 +56,7 @@ func TestMutualHostsAtGateways(t *testing.T) {
 	closed, leadsToClosed := backend(t, "closed", "10.1.0.1")
 	open, leadsToOpen := backend(t, "open", "10.1.0.2")
 	cert, key, client := selfSigned(t, "gw.test")
-	all, mixed := loopback.PortFor(t), loopback.PortFor(t)
+	all, mixed, beside := loopback.PortFor(t), loopback.PortFor(t), loopback.PortFor(t)
 	server := func(port int, name, mode, hosts string) string {
 		protocol, ends := "HTTP", ""
 		if mode != "" {
@@ -66,7 +66,8 @@ func TestMutualHostsAtGateways(t *testing.T) {
 	}
 	startGateway(t, routerOf("edge", "gw"),
 		server(all, "a", "SIMPLE", "open.test")+server(all, "b", "MUTUAL", "closed.test")+server(all, "c", "MUTUAL", "'*.wild.test'")+
-			server(all, "d", "SIMPLE", "'*'")+server(mixed, "e", "MUTUAL", "closed.test, '*.wild.test'")+server(mixed, "f", "", "'*'"),
+			server(all, "d", "SIMPLE", "'*'")+server(mixed, "e", "MUTUAL", "closed.test, '*.wild.test'")+server(mixed, "f", "", "'*'")+
+			server(beside, "g", "MUTUAL", "'*', closed.test")+server(beside, "h", "SIMPLE", "'*.test'"),
 		[]func([]byte) []byte{leadsToClosed, leadsToOpen}, append(append(closed, open...),
 			leadsTo(t, "closed@1", "closed.test", "closed"), leadsTo(t, "wild@1", "*.wild.test", "closed"), leadsTo(t, "below@1", "x.wild.test", "closed"),
 			leadsTo(t, "open@2", "open.test", "open"), leadsTo(t, "test@2", "*.test", "open"), leadsTo(t, "any@2", "*", "open"))...)
@@ -109,6 +110,19 @@ func TestMutualHostsAtGateways(t *testing.T) {
 		}
 		if got := ask2(t, dial(all, row.sni, "h2", row.certificates...), ":authority", row.host); got != row.want {
 			t.Errorf("SNI %s, :authority %s: %s, want %s", row.sni, row.host, got, row.want)
+		}
+	}
+	for _, row := range []struct { // closed.test is stated beside "*", and another server has the wildcard above it
+		sni, host, want string
+		certificates    []tls.Certificate
+	}{
+		{"closed.test", "closed.test", "ended", nil},
+		{"closed.test", "closed.test", "closed closed.test/", []tls.Certificate{client}},
+		{"open.test", "open.test", "open open.test/", nil},
+		{"open.test", "closed.test", "421", nil},
+	} {
+		if got := ask(t, dial(beside, row.sni, "http/1.1", row.certificates...), get("/", row.host)); got != row.want {
+			t.Errorf("SNI %s, Host %s, beside *: %s, want %s", row.sni, row.host, got, row.want)
 		}
 	}
 	for host, want := range map[string]string{"closed.test": "421", "closed.test.": "421", "x.wild.test": "421", "y.wild.test": "421", "open.test": "open open.test/"} {

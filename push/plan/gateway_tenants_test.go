@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -17,15 +18,16 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ownerOf returns what the owner of a gateway has: a Gateway of an age, and a service with its routes.
-func ownerOf(t testing.TB, age int) []model.Record {
+// ownerOf returns what the owner of a gateway has: a Gateway of an age, with further servers, and a service with its
+// routes.
+func ownerOf(t testing.TB, age int, servers string) []model.Record {
 	return []model.Record{
 		rec(t, model.KindGateway, fmt.Sprintf("edge/front@%d", age), `{selector: {app: gw}, servers: [
 			{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']},
 			{port: {number: 443, name: https, protocol: HTTPS}, hosts: ['www.test'], tls: {mode: SIMPLE, credentialName: cert}},
 			{port: {number: 444, name: pass, protocol: TLS}, hosts: ['*.test'], tls: {mode: PASSTHROUGH}},
 			{port: {number: 9000, name: tcp, protocol: TCP}, hosts: ['*']},
-			{port: {number: 15443, name: cross, protocol: TLS}, hosts: ['*.local'], tls: {mode: AUTO_PASSTHROUGH}}]}`),
+			{port: {number: 15443, name: cross, protocol: TLS}, hosts: ['*.local'], tls: {mode: AUTO_PASSTHROUGH}}`+servers+`]}`),
 		rec(t, model.KindVirtualService, "edge/own@1", `{hosts: ['own.test'], gateways: [edge/front],
 			tls: [{match: [{sniHosts: [own.test]}], route: [{destination: {host: s0.edge.svc.cluster.local}}]}],
 			tcp: [{match: [{port: 9000}], route: [{destination: {host: s0.edge.svc.cluster.local}}]}]}`),
@@ -69,9 +71,11 @@ func editedOrGone(p *Planner, put model.Record, key model.Key) {
 // Promise: security-gateways.md#make-a-gateway-fail
 func TestTenantsChangeChainsAlone(t *testing.T) {
 	kinds := map[model.Kind]int{}
-	changed := 0
-	for seed := range uint64(10) {
-		p, _, gw := gatewayPlanner(ownerOf(t, 1)...)
+	changed, beside := 0, 0
+	further := []string{"", ", {port: {number: 443, name: http, protocol: HTTP}, hosts: ['*']}",
+		", {port: {number: 443, name: all, protocol: HTTPS}, hosts: ['*', own.test], tls: {mode: MUTUAL, credentialName: cert}}"}
+	for seed := range uint64(12) {
+		p, _, gw := gatewayPlanner(ownerOf(t, 1, further[seed%3])...)
 		heads := map[string][]byte{}
 		names := []string{"0.0.0.0_80", "0.0.0.0_443", "0.0.0.0_444", "0.0.0.0_9000", "0.0.0.0_15443"}
 		for _, name := range names {
@@ -100,11 +104,17 @@ func TestTenantsChangeChainsAlone(t *testing.T) {
 			}
 			if now, _ := chainsOf(t, gw.Set(), "0.0.0.0_443"); !bytes.Equal(now["www.test "], secure["www.test "]) {
 				t.Fatalf("seed %d: %v changes the chain of another namespace's HTTPS server", seed, key)
+			} else if seed%3 > 0 && !bytes.Equal(now[""], secure[""]) {
+				t.Fatalf("seed %d: %v changes the chain of connections without SNI", seed, key)
+			} else if seed%3 == 2 && now["*.test "] != nil && !bytes.Contains(now["own.test "], []byte(".all.front.edge")) {
+				t.Fatalf("seed %d: %v takes a name that another namespace's server has beside *", seed, key)
+			} else if now["*.test "] != nil && seed%3 == 2 {
+				beside++
 			}
 		}
 	}
-	if t.Logf("edits %v, changes of listeners %d", kinds, changed); changed < 30 || len(kinds) < 6 {
-		t.Errorf("edits %v change listeners %d times", kinds, changed)
+	if t.Logf("edits %v, changes of listeners %d, wildcards above a name %d", kinds, changed, beside); changed < 30 || len(kinds) < 6 || beside < 3 {
+		t.Errorf("edits %v change listeners %d times; %d times there is a wildcard above a name", kinds, changed, beside)
 	}
 }
 
@@ -136,7 +146,7 @@ func servedAt(s *mirror.Snapshot) map[string]map[string]gateways.Server {
 func TestOlderTenantsChangeChainsAlone(t *testing.T) {
 	compared, older, gone := 0, 0, 0
 	for seed := range uint64(10) {
-		p, _, gw := gatewayPlanner(ownerOf(t, 60)...)
+		p, _, gw := gatewayPlanner(ownerOf(t, 60, "")...)
 		m := newMesh(t, firstEntrances+200+seed)
 		m.protocols = rand.New(rand.NewPCG(seed, 1))
 		for range 150 {
@@ -149,7 +159,7 @@ func TestOlderTenantsChangeChainsAlone(t *testing.T) {
 			was, before := gw.Set(), servedAt(p.Snapshot())
 			editedOrGone(p, put, key)
 			for name, after := range servedAt(p.Snapshot()) {
-				compared += keepsBytes(t, fmt.Sprintf("seed %d: %v", seed, key), key.Namespace, name, before[name], after, was, gw.Set())
+				compared += keepsBytes(t, p, fmt.Sprintf("seed %d: %v", seed, key), key.Namespace, name, before[name], after, was, gw.Set())
 			}
 		}
 	}
@@ -159,9 +169,18 @@ func TestOlderTenantsChangeChainsAlone(t *testing.T) {
 	}
 }
 
+// loses reports whether the Gateway of a server has a problem of lost connections.
+func loses(p *Planner, s gateways.Server) bool {
+	return slices.ContainsFunc(p.Problems(), func(one model.Problem) bool {
+		return one.Key == s.Gateway.Key && one.Field == fmt.Sprintf("spec.servers[%d]", s.Index) && strings.Contains(one.Message, "belong to VirtualService ")
+	})
+}
+
 // keepsBytes compares a listener before and after an edit of a namespace, for the servers of other namespaces that are
 // served before and after. It returns the number of such servers.
-func keepsBytes(t *testing.T, what, editor, name string, before, after map[string]gateways.Server, was, now *manifest.Set) (compared int) {
+func keepsBytes(
+	t *testing.T, p *Planner, what, editor, name string, before, after map[string]gateways.Server, was, now *manifest.Set,
+) (compared int) {
 	t.Helper()
 	if was.Types[xds.Listener].Get(name) == nil || now.Types[xds.Listener].Get(name) == nil {
 		return 0 // a TCP server has lost its rule, or got one
@@ -185,7 +204,16 @@ func keepsBytes(t *testing.T, what, editor, name string, before, after map[strin
 		case !s.HTTP():
 			continue
 		}
-		if !bytes.Equal(chains[chain], chainsNow[chain]) || chains[chain] == nil {
+		route := cmp.Or(s.RouteName(), "http."+name[strings.LastIndex(name, "_")+1:])
+		has := func(all map[string][]byte) bool { // a chain whose TLS has a fault closes its connections
+			return bytes.Contains(all[chain], []byte(route)) || bytes.Contains(all[chain], []byte("BlackHoleCluster"))
+		}
+		if !has(chainsNow) && !loses(p, s) {
+			t.Fatalf("%s takes the chain %q of %s at listener %s, and there is no problem: %s", what, chain, key, name, problemTexts(p))
+		} else if !has(chainsNow) || !has(chains) {
+			continue // the connections belong, or belonged, to an older rule of a VirtualService
+		}
+		if !bytes.Equal(chains[chain], chainsNow[chain]) {
 			t.Fatalf("%s changes the chain %q of %s at listener %s", what, chain, key, name)
 		}
 	}

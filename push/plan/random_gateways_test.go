@@ -67,8 +67,8 @@ func (m *mesh) server(pick func(...string) string, i int) string {
 		tls = fmt.Sprintf(", tls: {%s}", mode)
 	}
 	return fmt.Sprintf("{port: {number: %s, name: p%d, %s}, hosts: %s%s%s}", pick("80", "80", "443", "443", "9000"), i, protocol,
-		pick("['*']", "['www.test']", "['www.test', 'a/shop.test']", "['*.test']", "['./shop.test']", "['*.local']"), tls,
-		pick("", "", "", ", bind: 0.0.0.0", ", bind: 10.1.0.1"))
+		pick("['*']", "['*', 'www.test']", "['www.test']", "['www.test', 'a/shop.test']", "['*.test']", "['./shop.test']", "['*.local']"), tls,
+		pick("", "", "", ", bind: 0.0.0.0", ", bind: '::'", ", bind: 10.1.0.1"))
 }
 
 // boundRules is the body of a VirtualService that is bound to Gateways.
@@ -87,7 +87,8 @@ func (m *mesh) boundRules(pick func(...string) string) string {
 	case 0:
 		rules = fmt.Sprintf("tcp: [{route: [%s]}]", to())
 	case 1:
-		rules = fmt.Sprintf("tls: [{match: [{sniHosts: %s}], route: [%s]}]", pick("[www.test]", "[shop.test]", "['*.test']"), to())
+		rules = fmt.Sprintf("tls: [{match: [{sniHosts: %s}], route: [%s]}]", pick("[www.test]", "[shop.test]", "['*.test']", "['*']", "['*', www.test]",
+			"['*-x.test', shop.test]"), to())
 	}
 	return fmt.Sprintf("{hosts: %s, gateways: %s, exportTo: ['%s'], %s}", hosts, pick("[a/g0]", "[a/g0, a/g1]", "[mesh, a/g0]", "[b/g1, a/g2]", "[istio-system/g0]"),
 		pick("*", "*", "*", ".", "a"), rules)

@@ -7,82 +7,18 @@ import (
 	"navarch.io/navarch/push/gateways"
 	"navarch.io/navarch/push/plan/front/envoy"
 	"navarch.io/navarch/push/plan/host"
-	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/problem"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// owner identifies the owner of the SNI names of a chain: a server, and the VirtualService whose tls rule has the
-// names. The field vs is nil if the names are the server's own hosts.
-type owner struct {
-	server gateways.Server
-	vs     *model.VirtualService
-}
-
-// object returns the VirtualService, or else the Gateway.
-func (o owner) object() model.Other {
-	if o.vs != nil {
-		return model.OtherOf(o.vs)
-	}
-	return model.OtherOf(o.server.Gateway)
-}
-
-// claim reserves SNI names for a chain. It returns the names that no earlier chain of the listener has, and reports a
-// problem for each other name. Without names it reserves all connections that match no name of another chain. The
-// result free is false if earlier chains have all of the names.
-func (c *chaining) claim(names []string, by owner) (left []string, free bool) {
-	wanted := names
-	if len(names) == 0 {
-		wanted = []string{""}
-	}
-	for _, name := range wanted {
-		if older, lost := c.owners[name]; lost {
-			c.lose(name, by, older)
-			continue
-		}
-		c.owners[name] = by
-		left = append(left, name)
-	}
-	if len(names) == 0 {
-		return nil, len(left) > 0
-	}
-	return left, len(left) > 0
-}
-
-// lose reports that an SNI name belongs to an earlier chain.
-func (c *chaining) lose(name string, by, older owner) {
-	key, field, what := by.server.Gateway.Key, fmt.Sprintf("spec.servers[%d]", by.server.Index), "connections with SNI "+name
-	if name == "" {
-		what = "connections without SNI, or with any other SNI"
-	}
-	if by.vs != nil {
-		key, field = by.vs.Key, "spec.tls"
-	}
-	c.report(key, field, what, older.object())
-}
-
-// report adds a problem of an object whose connections belong to another object (older), which takes precedence.
-func (c *chaining) report(key model.Key, field, what string, older model.Other) {
-	p := input.Problem{Key: key, Field: field, Code: problem.Duplicate, Analyzer: problem.ConflictingGateways, Severity: problem.Error}
-	p.Message, p.Whole = model.Messages(key.Namespace,
-		"%s at port %d of gateway workloads in namespace %s belong to %v, which takes precedence and stays in effect",
-		what, c.Port, c.Key.Namespace, older)
-	*c.found = append(*c.found, p)
-}
-
-// addTCP adds the chain of a server whose connections Envoy forwards as TCP. VirtualServices are searched in order of
-// precedence, and the first tcp rule that applies decides the destinations (istio:
+// addTCP demands the connections of a server whose connections Envoy forwards as TCP. VirtualServices are searched in
+// order of precedence, and the first tcp rule that applies decides the destinations (istio:
 // pilot/pkg/networking/core/gateway.go, buildGatewayNetworkFiltersFromTCPRoutes). Without such a rule there is no
-// chain, and the result is false. Further VirtualServices with such a rule are reported.
+// demand, and the result is false. Further VirtualServices with such a rule are reported.
 func (c *chaining) addTCP(server gateways.Server) (ruled bool) {
-	var names []string
-	if server.TLS() {
-		names = gateways.Names(server.Hosts)
-	}
 	var first *model.VirtualService
 	for _, vs := range c.boundConnecting(server) {
 		i := slices.IndexFunc(vs.Spec.GetTcp(), func(r *networkingv1.TCPRoute) bool { return c.applies(vs, server, matchesOf(r.GetMatch())) })
@@ -92,32 +28,42 @@ func (c *chaining) addTCP(server gateways.Server) (ruled bool) {
 			c.report(vs.Key, "spec.tcp", "connections to server "+server.Name(), model.OtherOf(first))
 		default:
 			first = vs
-			if left, free := c.claim(names, owner{server: server}); free {
-				c.connect(chainOrigin{servers: []gateways.Server{server}, names: left, rule: placeOf(vs, "spec.tcp", i)}, vs, vs.Spec.Tcp[i].GetRoute())
+			var names []string
+			if server.TLS() {
+				names = gateways.Names(server.Hosts)
 			}
+			some := len(names) > 0
+			names = c.withoutPartial(names, server.Gateway.Key, fmt.Sprintf("spec.servers[%d].hosts", server.Index))
+			if some && len(names) == 0 {
+				continue
+			}
+			c.demand(&demand{server: server, vs: vs, rules: "spec.tcp", names: names, add: func(names []string) {
+				of := chainOrigin{servers: []gateways.Server{server}, names: names, rule: placeOf(vs, "spec.tcp", i)}
+				c.connect(of, vs, vs.Spec.Tcp[i].GetRoute())
+			}})
 		}
 	}
 	return first != nil
 }
 
-// addPassthrough adds the chains of a server with mode PASSTHROUGH: one chain for each match of a tls rule, and the
-// chain of addTCP.
+// addPassthrough makes the demands of a server with mode PASSTHROUGH: one for each match of a tls rule, and the demand
+// of addTCP.
 func (c *chaining) addPassthrough(server gateways.Server) {
 	ruled := false // by a tls rule
 	for _, vs := range c.boundConnecting(server) {
 		for i, r := range vs.Spec.GetTls() {
-			for _, m := range r.GetMatch() {
+			for j, m := range r.GetMatch() {
 				if !c.applies(vs, server, []host.SourceMatch{m}) {
 					continue
 				}
-				names, some := c.allowed(vs, server, m.GetSniHosts())
+				names, some := c.allowed(vs, server, m.GetSniHosts(), fmt.Sprintf("spec.tls[%d].match[%d].sniHosts", i, j))
 				if !some {
 					continue
 				}
 				ruled = true
-				if names, free := c.claim(names, owner{server, vs}); free {
+				c.demand(&demand{server: server, vs: vs, rules: "spec.tls", names: names, add: func(names []string) {
 					c.connect(chainOrigin{servers: []gateways.Server{server}, names: names, rule: placeOf(vs, "spec.tls", i)}, vs, r.GetRoute())
-				}
+				}})
 			}
 		}
 	}
@@ -126,17 +72,23 @@ func (c *chaining) addPassthrough(server gateways.Server) {
 	}
 }
 
-// allowed returns the stated SNI names of a VirtualService that a server allows for its namespace, in the form that
-// Envoy matches. A nil list stands for all names. The second result is false if the server allows none of the stated
-// names.
-func (c *chaining) allowed(vs *model.VirtualService, server gateways.Server, stated []string) (names []string, some bool) {
+// allowed returns the stated SNI names of a VirtualService that a server allows for its namespace, and that Envoy can
+// match. The parameter field is the field with the names. A nil list stands for all names. The second result is false
+// if no name is left.
+func (c *chaining) allowed(vs *model.VirtualService, server gateways.Server, stated []string, field string) (names []string, some bool) {
 	var hosts []gateways.Host
 	for _, name := range stated {
-		if server.Allows(vs.Key.Namespace, name) {
+		if name != "" && server.Allows(vs.Key.Namespace, name) {
 			hosts = append(hosts, gateways.Host{Name: name})
 		}
 	}
-	return gateways.Names(hosts), len(hosts) > 0
+	if len(hosts) == 0 {
+		return nil, false
+	}
+	names = gateways.Names(hosts)
+	all := names == nil
+	names = c.withoutPartial(names, vs.Key, field)
+	return names, all || len(names) > 0
 }
 
 func matchesOf(matches []*networkingv1.L4MatchAttributes) (out []host.SourceMatch) {

@@ -40,7 +40,7 @@ type socket struct {
 func (f *Front) open(found *[]input.Problem) {
 	edge := f.Key.Edge.Value()
 	router := gateways.Router{Services: f.edge.Services, Target: f.edge.Target, Unprivileged: edge.Unprivileged, QUIC: edge.QUIC,
-		Wildcards: []string{f.wildcard()}}
+		Wildcards: append(f.Key.Listening.Families.Also(f.wildcard()), f.wildcard())}
 	for _, key := range f.Key.Gateways.All() {
 		if r, ok := f.In.Get(key); ok {
 			router.Gateways = append(router.Gateways, r.(*model.Gateway))
@@ -156,11 +156,11 @@ func (f *Front) common(s *socket) listener.Common {
 }
 
 // chains builds the filter chains of a listener. The chains of servers with TLS come first, in order of precedence. The
-// chain for all other connections follows, and then the chains by SNI.
+// chain of the servers without TLS follows, and then the chains by SNI.
 func (f *Front) chains(s *socket, found *[]input.Problem) (out []*xds.Fragment) {
 	passes := false
 	s.origins = nil
-	c := chaining{Front: f, socket: s, found: found, owners: map[string]owner{}, bound: map[string][]*model.VirtualService{}}
+	c := chaining{Front: f, socket: s, found: found, bound: map[string][]*model.VirtualService{}}
 	for _, server := range s.TLS {
 		switch {
 		case s.quic && !server.QUIC:
@@ -179,6 +179,7 @@ func (f *Front) chains(s *socket, found *[]input.Problem) (out []*xds.Fragment) 
 	} else if len(s.Plain) > 0 && !s.quic {
 		c.connectOrReport(s.Plain[0])
 	}
+	c.settle()
 	if passes && !s.quic {
 		for _, name := range slices.Sorted(maps.Keys(s.bySNI)) {
 			c.out = append(c.out, s.bySNI[name]...)
@@ -198,10 +199,10 @@ func (s *socket) connects() bool {
 type chaining struct {
 	*Front
 	*socket
-	found  *[]input.Problem
-	owners map[string]owner                   // SNI name -> owner; "" stands for connections that no name matches
-	bound  map[string][]*model.VirtualService // cache of connectingAt, by Gateway
-	out    []*xds.Fragment
+	found   *[]input.Problem
+	demands []*demand                          // the demands of a server are adjacent
+	bound   map[string][]*model.VirtualService // cache of connectingAt, by Gateway
+	out     []*xds.Fragment
 }
 
 // chain returns the Spec of a server's chain for the given SNI names, without the destination.
@@ -242,8 +243,8 @@ func (c *chaining) add(d chainOrigin, chain listener.ServerChain) {
 	c.out, c.origins = append(c.out, f), append(c.origins, d)
 }
 
-// addHTTP adds the chain of HTTP servers that share a route configuration. The parameter route is the name of the route
-// configuration.
+// addHTTP demands the connections of HTTP servers that share a route configuration. The parameter route is the name of
+// the route configuration.
 func (c *chaining) addHTTP(servers []gateways.Server, route string) {
 	first := servers[0]
 	var names []string
@@ -252,13 +253,11 @@ func (c *chaining) addHTTP(servers []gateways.Server, route string) {
 		names = gateways.Names(first.Hosts)
 		prefix = cmp.Or(first.Spec().GetName(), prefix)
 	}
-	names, free := c.claim(names, owner{server: first})
-	if !free {
-		return
-	}
-	chain := c.chain(first, names)
-	chain.HTTP = listener.ServerHTTP{Route: route, StatPrefix: prefix, GRPCWeb: !first.TLS()}
-	c.add(chainOrigin{servers: servers, names: names, route: route}, chain)
+	c.demand(&demand{server: first, names: names, add: func(names []string) {
+		chain := c.chain(first, names)
+		chain.HTTP = listener.ServerHTTP{Route: route, StatPrefix: prefix, GRPCWeb: !first.TLS()}
+		c.add(chainOrigin{servers: servers, names: names, route: route}, chain)
+	}})
 }
 
 // servesNone returns "", which means that no cluster serves an external secret. The plan has no external SDS servers.

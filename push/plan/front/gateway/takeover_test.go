@@ -27,7 +27,7 @@ func TestProblemsNameNoPrivateWinners(t *testing.T) {
 	lost.loses(private, open, "/a")
 	var chains []input.Problem
 	c := &chaining{Front: &Front{}, socket: &socket{}, found: &chains}
-	c.report(open.Key, "spec.tls", "connections with SNI x", owner{vs: private}.object())
+	c.report(open.Key, "spec.tls", "connections with SNI x", model.OtherOf(private))
 	for _, p := range append(append(over.found, lost.found...), chains...) {
 		switch names := strings.Contains(p.Message, "victim/v") || strings.Contains(p.Message, "shop/v"); {
 		case p.Key.Namespace == "shop" && (names || !strings.Contains(p.Whole, "VirtualService victim/v")):
