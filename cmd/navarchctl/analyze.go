@@ -308,11 +308,18 @@ func (a *analysis) exists(all ...analyze.Input) error {
 func (a *analysis) ask(ctx context.Context, in *analyze.Input, notes io.Writer) error {
 	at := controlPlane{server: a.server, cluster: a.in, fallback: defaultServer, everyRole: true}
 	defer at.close()
-	problems, err := askAll[analyze.Reported](ctx, &at, "problems", url.Values{})
+	problems, err := at.problems(ctx, url.Values{})
 	if err != nil {
 		return err
 	}
-	in.Reported = problems.Items
+	for _, p := range problems.Items {
+		in.Reported = append(in.Reported, analyze.Reported{Object: p.Object, Location: p.Location, Field: p.Field, Analyzer: p.Analyzer,
+			Message: p.Message, Proxies: p.Proxies})
+	}
+	for _, m := range problems.Partial {
+		fmt.Fprintln(notes, "note: problems that process "+show.Printable(m.Replica)+" alone knows are not in the findings: "+
+			show.Printable(m.Reason))
+	}
 	if in.Patches, err = a.patchCounts(ctx); err != nil {
 		fmt.Fprintln(notes, "note: patches without effect are not known (NAV1012): "+
 			show.Printable(strings.ReplaceAll(err.Error(), "\n", " ")))
@@ -333,18 +340,17 @@ func (a *analysis) patchCounts(ctx context.Context) ([]inspect.Patch, error) {
 	if !slices.ContainsFunc(replicas.Items, func(r api.Replica) bool { return r.Proxies > 0 }) {
 		return nil, nil
 	}
-	counts, err := gather[[]inspect.Patch](ctx, &at, "/debug/patches", io.Discard)
+	counts, err := at.patches(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if of := max(len(replicas.Items), len(counts)+at.silent); len(counts) < of {
-		return nil, fmt.Errorf("%d of %d replicas answered", len(counts), of)
+	if counts.Schema == "" {
+		return nil, errors.New("replicas of this version do not count for all replicas")
 	}
-	var lists [][]inspect.Patch
-	for _, c := range counts {
-		lists = append(lists, c.value)
+	if missing := max(len(counts.Partial), at.silent, len(replicas.Partial)); missing > 0 {
+		return nil, fmt.Errorf("%d of %d replicas did not answer", missing, max(missing, len(replicas.Items)))
 	}
-	return joinedPatches(lists), nil
+	return counts.Items, nil
 }
 
 // analyzed is the output of -o json and -o yaml.

@@ -10,9 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"k8s.io/cri-streaming/pkg/streaming/portforward"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/analyze"
@@ -86,9 +83,13 @@ func TestAnalyzeAsksTheControlPlane(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(fleetapi.Answer[api.Replica]{Schema: fleetapi.Schema,
 				Items: slices.Repeat([]api.Replica{{Proxies: 2}}, replicas)})
 			return
-		case "/debug/patches":
-			_ = json.NewEncoder(w).Encode([]inspect.Patch{{Object: "EnvoyFilter shop/f", Index: 1, ApplyTo: "CLUSTER", Operation: "MERGE",
-				Changed: &changed}})
+		case "/api/v1/patches":
+			a := fleetapi.Answer[inspect.Patch]{Schema: fleetapi.Schema, Items: []inspect.Patch{{Object: "EnvoyFilter shop/f", Index: 1,
+				ApplyTo: "CLUSTER", Operation: "MERGE", Changed: &changed}}}
+			if replicas == 3 {
+				a.Partial = []fleetapi.Missing{{Replica: "b", Reason: "no answer"}, {Replica: "c", Reason: "no answer"}}
+			}
+			_ = json.NewEncoder(w).Encode(a)
 			return
 		case "/api/v1/problems":
 			windows++
@@ -123,7 +124,7 @@ func TestAnalyzeAsksTheControlPlane(t *testing.T) {
 	}
 	replicas = 3
 	if out, notes, _ := runAnalyze("--kubeconfig", kubeconfig, "--server", s.URL); strings.Contains(out, "NAV1012") ||
-		notes != "note: patches without effect are not known (NAV1012): 1 of 3 replicas answered\n" {
+		notes != "note: patches without effect are not known (NAV1012): 2 of 3 replicas did not answer\n" {
 		t.Errorf("one of three replicas: notes %q:\n%s", notes, out)
 	}
 	s.Close()
@@ -135,48 +136,49 @@ func TestAnalyzeAsksTheControlPlane(t *testing.T) {
 	}
 }
 
-// A leader, which serves no proxies, does not count as a replica that answered: of two replicas one is not ready.
+// An empty list of a leader, which serves no proxies, does not count as the answer of a replica. Of two replicas that
+// cannot ask each other one is not listed in --server.
 func TestAnalyzeCountsReplicasWithoutTheLeader(t *testing.T) {
-	page := func(patches string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
+	unable := fleetapi.Missing{Replica: "istiod-1", Reason: "plain text", Unable: true}
+	changed := 0
+	serve := func(name string, serves bool, items ...inspect.Patch) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			alone := r.URL.Query().Get("alone") == "true"
 			switch r.URL.Path {
 			case "/api/v1/replicas":
 				_ = json.NewEncoder(w).Encode(fleetapi.Answer[api.Replica]{Schema: fleetapi.Schema,
 					Items: []api.Replica{{Proxies: 2}, {Proxies: 2}}})
 			case "/api/v1/problems":
-				_ = json.NewEncoder(w).Encode(fleetapi.Answer[analyze.Reported]{Schema: fleetapi.Schema})
+				_ = json.NewEncoder(w).Encode(fleetapi.Answer[fleetapi.Problem]{Schema: fleetapi.Schema})
+			case "/api/v1/patches":
+				a := fleetapi.Answer[inspect.Patch]{Schema: fleetapi.Schema, Items: items}
+				switch {
+				case !serves && alone:
+					http.Error(w, fleetapi.ServesNone+": ask one with role xds", http.StatusNotFound)
+					return
+				case alone:
+					a.Replica = name
+				default:
+					a.Partial = []fleetapi.Missing{unable}
+				}
+				_ = json.NewEncoder(w).Encode(a)
 			default:
-				fmt.Fprint(w, patches)
+				fmt.Fprint(w, "[]")
 			}
-		}
+		}))
+		t.Cleanup(s.Close)
+		return s.Listener.Addr().String()
 	}
-	f := forwarded{"leader": page(`[]`), "istiod-0": page(`[{"object": "EnvoyFilter shop/f", "changed": 0}]`)}
-	pod := func(name, ready string) string {
-		return fmt.Sprintf(`{"metadata": {"namespace": "istio-system", "name": %q},
-			"status": {"conditions": [{"type": "Ready", "status": %q}]}}`, name, ready)
-	}
-	xds := pod("istiod-0", "True") + ", " + pod("istiod-1", "False")
-	kubeconfig := apiservertest.Kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
-		items, listed := lists[r.URL.Path]
-		const pods = "/api/v1/namespaces/istio-system/pods"
-		switch name, forwards := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, pods+"/"), "/portforward"); {
-		case forwards && r.Method == http.MethodPost:
-			portforward.ServePortForward(w, r, f, name, "", nil, time.Minute, time.Minute, portforward.SupportedProtocols)
-			return
-		case r.URL.Path == pods && strings.Contains(r.URL.Query().Get("labelSelector"), "app=istiod"):
-			items = xds
-		case r.URL.Path == pods:
-			items = xds + ", " + pod("leader", "True")
-		case !listed:
-			http.NotFound(w, r)
-			return
+	filter := inspect.Patch{Object: "EnvoyFilter shop/f", Changed: &changed}
+	leader, first, second := serve("leader", false), serve("istiod-0", true, filter), serve("istiod-1", true, filter)
+	for servers, want := range map[string]string{
+		leader + "," + first:                "note: patches without effect are not known (NAV1012): 1 of 2 replicas did not answer\n",
+		leader + "," + first + "," + second: "",
+	} {
+		out, notes, _ := runAnalyze("--kubeconfig", clusterOf(t), "--server", servers)
+		if strings.Contains(out, "NAV1012") != (want == "") || notes != want {
+			t.Errorf("%s: notes %q:\n%s", servers, notes, out)
 		}
-		fmt.Fprintf(w, `{"metadata": {}, "items": [%s]}`, items)
-	})
-	out, notes, _ := runAnalyze("--kubeconfig", kubeconfig)
-	const want = "note: patches without effect are not known (NAV1012): 1 of 2 replicas answered\n"
-	if strings.Contains(out, "NAV1012") || notes != want {
-		t.Errorf("notes %q:\n%s", notes, out)
 	}
 }
 

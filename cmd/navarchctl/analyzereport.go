@@ -3,11 +3,11 @@ package main
 import (
 	"cmp"
 	"errors"
+	"net/url"
 
 	"github.com/spf13/cobra"
 
 	"navarch.io/navarch/cmd/navarchctl/analyze"
-	"navarch.io/navarch/push/inspect"
 )
 
 // ofReport converts the problems in a report (the archive of --snapshot) to findings. A report contains records, not
@@ -18,11 +18,11 @@ func (a *analysis) ofReport(cmd *cobra.Command) (all []analyze.Finding, err erro
 		return nil, errors.New("--snapshot excludes --file, --live and --new: a report has no objects over which files could be analysed")
 	}
 	at := controlPlane{everyRole: true}
-	answers, err := gather[[]inspect.Problem](cmd.Context(), &at, "/debug/problems", cmd.ErrOrStderr())
+	answer, err := at.problems(cmd.Context(), url.Values{})
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range joinedProblems(answers, "", "") {
+	for _, p := range answer.Items {
 		all = append(all, analyze.Known(analyze.Finding{Code: cmp.Or(string(p.Analyzer), string(p.Code)), Severity: p.Severity,
 			Object: p.Object, Field: p.Field, Message: p.Message}))
 	}

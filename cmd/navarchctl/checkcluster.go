@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,6 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/check"
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 	"navarch.io/navarch/cmd/navarchctl/show"
-	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/problem"
@@ -139,7 +139,7 @@ func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 	if f.Name, err = c.resolve(ctx, c.proxy); err != nil {
 		return f, err
 	}
-	all, err := c.status(cmd, nil)
+	all, partial, err := c.statuses(ctx, f.Name)
 	if err != nil {
 		return f, err
 	}
@@ -150,14 +150,19 @@ func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 		}
 	}
 	namespace := f.Name[strings.LastIndexByte(f.Name, '.')+1:] // names of Pods may have dots
-	answers, err := gather[[]inspect.Problem](ctx, &c.controlPlane, "/debug/problems", cmd.ErrOrStderr())
+	answer, err := c.problems(ctx, url.Values{"namespace": {namespace}, "severity": {string(problem.Error)}})
 	if err != nil {
 		return f, err
 	}
-	for _, p := range joinedProblems(answers, namespace, problem.Error) {
+	for _, p := range answer.Items {
 		f.Errors = append(f.Errors, p.Object+": "+p.Message)
 	}
-	f.Missing = c.missing
+	f.Missing = slices.Clone(c.missing)
+	for _, m := range append(partial, answer.Partial...) {
+		if text := m.Replica + " (" + m.Reason + ")"; !slices.Contains(f.Missing, text) {
+			f.Missing = append(f.Missing, text)
+		}
+	}
 	if len(f.Behind) > 0 { // only the API /api/v1 states the time; older replicas lack this API
 		answer, err := askAny[fleetapi.Proxy](ctx, &c.controlPlane, "proxies", url.Values{"name": {f.Name}, "state": {"behind"}})
 		for i := range answer.Items {

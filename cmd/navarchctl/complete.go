@@ -107,7 +107,7 @@ func (t *target) resourcesOf(ctx context.Context, proxy string) (names []string,
 	if proxy, err = t.resolve(ctx, proxy); err != nil {
 		return nil, err
 	}
-	raw, err := t.first(ctx, "/debug/config_dump?"+url.Values{"proxyID": {proxy}}.Encode())
+	raw, err := t.configOf(ctx, proxy, "")
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -17,7 +16,9 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/cluster"
+	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
 const (
@@ -122,19 +123,9 @@ func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	c.where = fmt.Sprintf("any of the %d replicas (%s, namespace %s, labels %s)", len(c.pods), in, in.Namespace, in.Selector())
 	for _, pod := range c.pods {
 		c.found = append(c.found, page{address: pod.String(), by: in.String(), what: debugPages, help: "its log may say why",
-			url: "http://localhost:" + strconv.Itoa(pod.Monitoring), client: pod.Client()})
+			url: "http://localhost:" + strconv.Itoa(pod.Monitoring), client: pod.Client(), revision: pod.Revision})
 	}
 	return c.found, nil
-}
-
-// answered returns the number of processes that answered.
-func (c *controlPlane) answered() (n int) {
-	for _, p := range c.found {
-		if !slices.Contains(c.missing, noAnswer(p)) {
-			n++
-		}
-	}
-	return n
 }
 
 // noAnswer returns the entry of controlPlane.missing for a process that did not answer.
@@ -184,6 +175,29 @@ type answer[T any] struct {
 // gather requests a path, whose response is JSON, from all pages. It returns the answers in the order of the pages. For
 // each page that fails it prints a line to warnings. If all pages fail, the error joins the errors of the pages.
 func gather[T any](ctx context.Context, c *controlPlane, path string, warnings io.Writer) ([]answer[T], error) {
+	return gatherBy(ctx, c, warnings, func(p page, into *T) error { return p.read(ctx, path, into) })
+}
+
+// gatherOwn requests from each page the item of an endpoint of the API that is about the process itself. Processes of
+// older versions do not have the endpoint: then their page /debug/NAME is read. Results and errors are those of gather.
+func gatherOwn[T any](ctx context.Context, c *controlPlane, name string, warnings io.Writer) ([]answer[T], error) {
+	return gatherBy(ctx, c, warnings, func(p page, into *T) error {
+		var a fleetapi.Answer[T]
+		err := p.read(ctx, fleetapi.Root+name, &a)
+		switch {
+		case noEndpoint(err):
+			return p.read(ctx, "/debug/"+name, into)
+		case err == nil && len(a.Items) != 1:
+			return fmt.Errorf("%s%s of %s: %d items, want one", fleetapi.Root, name, p.address, len(a.Items))
+		case err == nil:
+			*into = a.Items[0]
+		}
+		return err
+	})
+}
+
+// gatherBy calls read for each page. Results and errors are those of gather.
+func gatherBy[T any](ctx context.Context, c *controlPlane, warnings io.Writer, read func(p page, into *T) error) ([]answer[T], error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
 		return nil, err
@@ -191,7 +205,7 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 	all := make([]answer[T], len(pages))
 	failed := atEach(pages, func(i int, p page) error {
 		all[i].from = p
-		return p.read(ctx, path, &all[i].value)
+		return read(p, &all[i].value)
 	})
 	var said []answer[T]
 	for i, err := range failed {
@@ -212,9 +226,8 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 }
 
 // first requests a path from all pages, waits for all responses, and returns the body of the first page that did not
-// fail. A path about one proxy succeeds only at the replica to which the proxy is connected. If all pages fail, the
-// error joins their errors. It leaves out the errors that the proxy is not connected to a replica. If all pages fail
-// with such an error, the error contains it once.
+// fail. A path about one proxy succeeds only at the replica to which the proxy is connected. If all pages fail, joined
+// makes the error from their errors.
 func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
@@ -225,27 +238,33 @@ func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 		bodies[i], err = p.get(ctx, path)
 		return err
 	})
-	var elsewhere, others []error
 	for i, err := range failed {
+		if err == nil {
+			return bodies[i], nil
+		}
+	}
+	return nil, c.joined(failed)
+}
+
+// joined joins the errors of all processes. It leaves out the errors that a proxy is not connected to a process, unless
+// there are no others. Then the result is one sentence about all processes.
+func (c *controlPlane) joined(failed []error) error {
+	var others []error
+	absent := ""
+	for _, err := range failed {
 		var no statusError
 		switch {
-		case err == nil:
-			return bodies[i], nil
-		case errors.As(err, &no) && no.status == http.StatusNotFound && strings.Contains(no.said, "is not connected to this replica"):
-			elsewhere = append(elsewhere, err)
-		default:
+		case !elsewhere(err):
 			others = append(others, err)
+		case errors.As(err, &no) && (absent == "" || strings.Contains(no.said, "did not answer")):
+			absent = no.said
 		}
 	}
 	if len(others) > 0 {
-		return nil, errors.Join(others...)
+		return errors.Join(others...)
 	}
-	if len(elsewhere) > 1 {
-		var no statusError
-		errors.As(elsewhere[0], &no)
-		return nil, fmt.Errorf("%s: navarchctl proxy-status lists the connected proxies", strings.Replace(no.said, "this replica", c.where, 1))
-	}
-	return nil, errors.Join(elsewhere...)
+	return fmt.Errorf("%s: navarchctl proxy-status lists the connected proxies",
+		show.Printable(strings.Replace(absent, "this replica", c.where, 1)))
 }
 
 // readFirst calls the method first, and decodes the returned body, which must be JSON. Errors are those of the method

@@ -12,7 +12,6 @@ import (
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/show"
-	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -25,8 +24,7 @@ func (w *waiter) errorsOf(ctx context.Context, on awaited) (found []string, err 
 	}
 	asking, cancel := beyond(ctx, 5*time.Second)
 	defer cancel()
-	all, err := askAll[inspect.Problem](asking, &w.controlPlane, "problems",
-		url.Values{"object": {on.object()}, "severity": {string(problem.Error)}})
+	all, err := w.problems(asking, url.Values{"object": {on.object()}, "severity": {string(problem.Error)}})
 	for _, p := range all.Items {
 		if p.Proxies == 0 {
 			found = append(found, p.Field+": "+p.Message)

@@ -37,7 +37,7 @@ var nouns = map[string]string{"po": describe.Pod, "pods": describe.Pod, "svc": d
 	"routes": describe.Route, "hosts": describe.Host}
 
 func describeCommand() *cobra.Command {
-	d := &description{}
+	d := &description{target: target{controlPlane: controlPlane{everyRole: true}}}
 	cmd := &cobra.Command{
 		Use:   "describe pod|workload|service|gateway|host|route NAME[.NAMESPACE]",
 		Short: "Say what the mesh makes of a Pod, workload, service, gateway, host or route, and which objects decided it",
@@ -241,7 +241,7 @@ func (d *description) asked(cmd *cobra.Command, q describe.Query, out *show.Desc
 		return err
 	}
 	d.unready = answer.Revision == 0 && openedOf(cmd.Context()) == nil
-	if err := d.warnOfMissing(cmd.ErrOrStderr(), answer.Partial); err != nil || len(answer.Items) == 0 {
+	if err := d.warnOfMissing(cmd.ErrOrStderr(), "proxies", answer.Partial); err != nil || len(answer.Items) == 0 {
 		return err
 	}
 	out.Part, out.Revision = answer.Items[0], answer.Revision
@@ -267,11 +267,14 @@ func (d *description) known(ctx context.Context, out *show.Described, missing []
 	seen := map[int64]bool{}
 	for some := range slices.Chunk(names, objectsAtOnce) {
 		of := url.Values{"object": {strings.Join(some, ",")}}
-		problems, err := askAll[inspect.Problem](ctx, &d.controlPlane, "problems", of)
+		problems, err := d.problems(ctx, of)
 		if err != nil {
-			return err
+			out.More = append(out.More, "problems are not listed: "+err.Error())
+			return nil
 		}
-		out.Problems = append(out.Problems, problems.Items...)
+		for _, p := range problems.Items {
+			out.Problems = append(out.Problems, p.Problem)
+		}
 		for _, note := range unlisted(problems, missing) {
 			if !slices.Contains(out.More, note) {
 				out.More = append(out.More, note)
@@ -297,7 +300,7 @@ func (d *description) known(ctx context.Context, out *show.Described, missing []
 
 // unlisted returns notes about problems that are not in an answer. It leaves out the problems of the replicas in
 // missing.
-func unlisted(a fleetapi.Answer[inspect.Problem], missing []fleetapi.Missing) (notes []string) {
+func unlisted(a fleetapi.Answer[fleetapi.Problem], missing []fleetapi.Missing) (notes []string) {
 	for _, m := range a.Partial {
 		if !slices.ContainsFunc(missing, func(known fleetapi.Missing) bool { return known.Replica == m.Replica }) {
 			notes = append(notes, "problems that "+m.Replica+" alone knows are not listed: "+m.Reason)

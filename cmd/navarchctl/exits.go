@@ -15,7 +15,7 @@ const (
 	exitChanges = 2 // plan: something changes
 	exitRisk    = 3 // plan: a risk at or above --fail-on
 	exitStale   = 5 // apply --plan: something has changed since the plan
-	exitPartial = 4 // plan: only a part of the fleet answered; compare, suggest sidecar: a proxy could not be read
+	exitPartial = 4 // plan, problems: only a part of the fleet answered; compare, suggest sidecar: a proxy could not be read
 
 	exitDiffers = 2 // compare: something is different
 )
@@ -44,7 +44,8 @@ var exits = map[string][]exit{
 		{1, "settings are to be decided, or not acted on, or an error; the output is complete all the same"}},
 	"plan": {{0, "nothing changes"}, {1, "error, or a refused object"}, {exitChanges, "something changes"},
 		{exitRisk, "a risk at or above --fail-on"}, {exitPartial, "only some replicas answered"}},
-	"problems":     {{0, "no error occurred"}, {1, "error, or with --exit-code: a problem is listed"}},
+	"problems": {{0, "no error occurred"}, {1, "error, or with --exit-code: a problem is listed"},
+		{exitPartial, "with --exit-code: no problem is listed, and a process did not answer"}},
 	"proxy-config": {{0, "no error occurred"}, {1, "error, or with --exit-code: a resource was refused or is withheld"}},
 	"proxy-status": {{0, "no error occurred"},
 		{1, "error, or with --exit-code: something was refused or is withheld, or a replica did not answer"}},

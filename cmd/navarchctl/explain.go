@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -81,8 +82,11 @@ func explained(cmd *cobra.Command, from *offline, at *target, name string) (foun
 			return nil, err
 		}
 		at.asked = proxy
-		query := url.Values{"proxyID": {proxy}, "resource": {name}}
-		err = at.readFirst(cmd.Context(), "/debug/explain?"+query.Encode(), &found)
+		raw, err := at.ofProxy(cmd.Context(), "explain", url.Values{"proxy": {proxy}, "resource": {name}},
+			"/debug/explain?"+url.Values{"proxyID": {proxy}, "resource": {name}}.Encode())
+		if err == nil {
+			err = json.Unmarshal(raw, &found)
+		}
 		return found, err
 	}
 	planner, proxy, _, err := from.plan()

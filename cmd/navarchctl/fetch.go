@@ -32,7 +32,9 @@ type page struct {
 	help    string       // advice in the error of an unreachable server
 	url     string       // base URL of requests, without a path; empty: address
 	client  *http.Client // nil: plain
-	most    int64        // longest body of a response, in bytes; 0: unbounded
+	// revision is the revision of the control plane that the Pod states; empty outside of a cluster.
+	revision string
+	most     int64 // longest body of a response, in bytes; 0: unbounded
 }
 
 // server returns the page of navarchd's debug interface at an address. The argument by names the flag or the default

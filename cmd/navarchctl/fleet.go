@@ -107,7 +107,7 @@ func (t *target) fleetStatus(cmd *cobra.Command, f *fleetFlags, format output) (
 			table: func(w io.Writer, wide bool) error { return fleetTable(w, answer, wide) }}
 		err = format.write(cmd, r)
 		if err == nil {
-			err = t.warnOfMissing(cmd.ErrOrStderr(), answer.Partial)
+			err = t.warnOfMissing(cmd.ErrOrStderr(), "proxies", answer.Partial)
 		}
 		if err == nil && format.forPeople() && !f.watch {
 			err = t.warnOfRemovals(cmd)
@@ -136,23 +136,6 @@ func paused(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// warnOfMissing prints a warning that names the replicas that are missing in an answer, and the entries of t.missing:
-// Pods that are not ready, and processes that did not answer. It prints nothing if no replica is missing. The error is
-// that of a write to w.
-func (t *target) warnOfMissing(w io.Writer, partial []fleetapi.Missing) error {
-	var all []string
-	for _, m := range partial {
-		all = append(all, m.Replica+" ("+m.Reason+lastWords(m.Last)+")")
-	}
-	all = append(all, t.missing...)
-	if len(all) == 0 {
-		return nil
-	}
-	_, err := fmt.Fprintf(w, "warning: proxies may be missing in this answer, because %d replicas are not in it: %s\n",
-		len(all), show.Printable(strings.Join(all, ", ")))
-	return err
 }
 
 // proxyNames returns the names of proxies.

@@ -64,7 +64,7 @@ func TestNextAfterAHeldRemoval(t *testing.T) {
 	for object, want := range map[string]string{"AuthorizationPolicy": "removals list",
 		"AuthorizationPolicy shop/a": "wait AuthorizationPolicy/a.shop"} {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, `[{"object": %q, "code": "Held", "severity": "error", "message": "m"}]`, object)
+			fmt.Fprintf(w, `{"items": [{"object": %q, "code": "Held", "severity": "error", "message": "m"}]}`, object)
 		}))
 		_, next, err := ran("problems", "--server", strings.TrimPrefix(web.URL, "http://"))
 		if err != nil || !strings.Contains(next, "next: navarchctl "+want) {

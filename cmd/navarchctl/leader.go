@@ -29,7 +29,7 @@ little changes. WRITES: whether the leader also writes to Kubernetes; only the l
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			defer at.close()
-			answers, err := gather[*inspect.Leader](cmd.Context(), &at, "/debug/leader", cmd.ErrOrStderr())
+			answers, err := gatherOwn[*inspect.Leader](cmd.Context(), &at, "leader", cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

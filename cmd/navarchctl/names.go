@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
 )
 
 // target has the flags that select a control plane, and the namespace of a proxy.
@@ -71,17 +75,33 @@ type connections struct {
 
 // connected returns the names (NAME.NAMESPACE) of the proxies of all replicas that answer, sorted and without
 // duplicates. It is an error if no replica answers.
-func (t *target) connected(ctx context.Context) ([]string, error) {
-	answers, err := gather[connections](ctx, &t.controlPlane, "/debug/connections", io.Discard)
-	if err != nil {
-		return nil, err
+func (t *target) connected(ctx context.Context) (names []string, err error) {
+	fleets, err := t.fleets(ctx)
+	for i := range fleets {
+		var all fleetapi.Answer[fleetapi.Proxy]
+		if err == nil {
+			all, err = askAll[fleetapi.Proxy](ctx, &fleets[i], "proxies", url.Values{})
+		}
+		if err == nil && len(fleets[i].found) > 1 && slices.ContainsFunc(all.Partial, unable) {
+			err = errAskEach
+		}
+		names = append(names, proxyNames(all.Items)...)
 	}
-	var all []string
+	if errors.Is(err, errAskEach) || errors.Is(err, errNoAPI) {
+		names, err = t.listed(ctx)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+// listed returns the names at /debug/connections of each replica, for replicas that cannot query each other, or are of
+// an older version. It is an error if no replica answers.
+func (t *target) listed(ctx context.Context) (names []string, err error) {
+	answers, err := gather[connections](ctx, &t.controlPlane, "/debug/connections", io.Discard)
 	for _, a := range answers {
 		for _, c := range a.value.Clients {
-			all = append(all, c.Proxy)
+			names = append(names, c.Proxy)
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
+	return names, err
 }

@@ -59,7 +59,9 @@ func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*pr
 			return p.each(ctx, pages, q, body, warnings)
 		case err == nil:
 			for _, err := range failed {
-				fmt.Fprintln(warnings, "warning:", err)
+				if !servesNone(err) {
+					fmt.Fprintln(warnings, "warning:", err)
+				}
 			}
 			r := a.Items[0]
 			r.Partial = slices.Clone(p.at.missing)
@@ -79,7 +81,8 @@ func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*pr
 	return nil, errors.Join(failed...)
 }
 
-// each requests from each replica the report of its own proxies, and merges the reports. If replicas refuse an
+// each requests from each replica the report of its own proxies, and merges the reports. It leaves out processes
+// that serve no proxies, and does not count them as missing. If replicas refuse an
 // object, the report of the first such replica is returned alone. It is an error if no replica answers, or if a
 // replica refuses the request.
 func (p *planning) each(ctx context.Context, pages []page, q url.Values, body []byte, warnings io.Writer) (*preview.Report, error) {
@@ -100,6 +103,7 @@ func (p *planning) each(ctx context.Context, pages []page, q url.Values, body []
 			answers = append(answers, reports[i])
 		case final(err):
 			return nil, err
+		case servesNone(err): // a leader, for example: no proxy is missing
 		default:
 			fmt.Fprintln(warnings, "warning:", err)
 			partial = append(partial, noAnswer(pages[i]))

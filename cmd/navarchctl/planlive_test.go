@@ -51,6 +51,11 @@ func TestPlanOfReplicas(t *testing.T) {
 		return r, warnings.String(), err
 	}
 	slow, unable := fleetapi.Missing{Replica: "slow", Reason: "no answer"}, fleetapi.Missing{Replica: "other", Reason: "plain text", Unable: true}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, fleetapi.ServesNone+": ask one with role xds; replica a did not answer: plain text", http.StatusNotFound)
+	}))
+	t.Cleanup(s.Close)
+	leader := page{address: s.URL, what: debugPages}
 	gone := page{address: "127.0.0.1:1", what: debugPages}
 	for _, c := range []struct {
 		name             string
@@ -64,6 +69,8 @@ func TestPlanOfReplicas(t *testing.T) {
 		{"one for all, and an address that leads nowhere", []page{replicaThat(t, http.StatusOK, of(5)), gone}, 5, 1, true},
 		{"each", []page{replicaThat(t, http.StatusOK, of(2), unable), replicaThat(t, http.StatusOK, of(3), unable)}, 5, 1, false},
 		{"each but one", []page{replicaThat(t, http.StatusOK, of(2), unable), gone, replicaThat(t, http.StatusOK, of(3))}, 5, 2, true},
+		{"a leader and each", []page{leader, replicaThat(t, http.StatusOK, of(2), unable), replicaThat(t, http.StatusOK, of(3), unable)}, 5, 1, false},
+		{"a leader and one", []page{leader, replicaThat(t, http.StatusOK, of(2), slow)}, 2, 2, false},
 		{"the only address", []page{replicaThat(t, http.StatusOK, of(2), unable)}, 2, 2, false},
 	} {
 		r, warnings, err := ask(c.pages...)
@@ -71,7 +78,8 @@ func TestPlanOfReplicas(t *testing.T) {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		n, _, _ := r.Count()
-		if n != c.affected || len(r.Partial) != c.absent || strings.Contains(warnings, "127.0.0.1:1") != c.warned {
+		if n != c.affected || len(r.Partial) != c.absent || strings.Contains(warnings, "127.0.0.1:1") != c.warned ||
+			!c.warned && warnings != "" {
 			t.Errorf("%s: %+v %s", c.name, r, warnings)
 		}
 		var exit exitError

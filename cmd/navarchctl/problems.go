@@ -2,15 +2,16 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
-	"slices"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/show"
-	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -27,7 +28,8 @@ func problemsCommand() *cobra.Command {
 		Short: "List the problems of the configuration and of the control plane",
 		Long: `Prints one line for each problem that a process of the control plane knows, errors first: problems of objects and files, of
 several objects together, of clusters, and of the control plane itself. An error of an object means that the object does not apply, or
-not the part that FIELD names. A warning means that the object applies. A problem that several processes report is listed once.`,
+not the part that FIELD names. A warning means that the object applies. A problem that several processes report is listed once. If a
+process is in no answer, a warning names it.`,
 		Example: `  navarchctl problems
   navarchctl problems -n shop --severity error
   navarchctl problems -o json
@@ -37,16 +39,22 @@ not the part that FIELD names. A warning means that the object applies. A proble
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			defer at.close()
-			answers, err := gather[[]inspect.Problem](cmd.Context(), &at, "/debug/problems", cmd.ErrOrStderr())
+			answer, err := at.problems(cmd.Context(), url.Values{"namespace": {namespace}, "severity": {severity}})
 			if err != nil {
 				return err
 			}
-			found := joinedProblems(answers, namespace, problem.Severity(severity))
-			err = format.write(cmd, problemRows(found))
-			if err == nil && exitCode && len(found) > 0 {
-				return errMarked
+			if err = format.write(cmd, problemRows(append([]fleetapi.Problem{}, answer.Items...))); err == nil {
+				err = at.warnOfMissing(cmd.ErrOrStderr(), "problems", answer.Partial)
 			}
-			return err
+			switch {
+			case err != nil || !exitCode:
+				return err
+			case len(answer.Items) > 0:
+				return errMarked
+			case len(answer.Partial)+at.silent > 0:
+				return exitError{exitPartial, "no problem is listed, and only a part of the control plane answered (exit code 4)"}
+			}
+			return nil
 		},
 	}
 	at.bind(cmd.Flags())
@@ -54,37 +62,26 @@ not the part that FIELD names. A warning means that the object applies. A proble
 	allNamespaces(cmd)
 	cmd.Flags().Var(&choice{&severity, "severity", []string{string(problem.Error), string(problem.Warning)}},
 		"severity", "Only problems of this severity: error, warning (default: both).")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 1 where a problem is listed.")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false,
+		"Exit with 1 where a problem is listed, with 4 where none is and a process did not answer.")
 	completes(cmd, "severity", string(problem.Error), string(problem.Warning))
 	format.bindRows(cmd)
 	return cmd
 }
 
-// joinedProblems merges the problems of all processes without duplicates. Errors come before warnings, and the problems
-// of each severity are sorted by object. A namespace selects the problems of its objects and of the Namespace itself.
-// An empty namespace or severity selects all.
-func joinedProblems(answers []answer[[]inspect.Problem], namespace string, severity problem.Severity) []inspect.Problem {
-	all := []inspect.Problem{}
-	for _, a := range answers {
-		for _, p := range a.value {
-			_, name, _ := strings.Cut(p.Object, " ")
-			if (namespace == "" || strings.HasPrefix(name, namespace+"/") || p.Object == "Namespace "+namespace) &&
-				(severity == "" || p.Severity == severity) {
-				all = append(all, p)
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b inspect.Problem) int {
-		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Object, b.Object),
-			cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
-	})
-	return slices.CompactFunc(all, func(a, b inspect.Problem) bool {
-		return a.Severity == b.Severity && a.Object == b.Object && a.Field == b.Field && a.Message == b.Message
+// problems reads the problems of all processes, each once, errors first. The argument q has parameters of
+// fleetapi.ProblemParameters without those of the window. Results and errors are those of askFleets.
+func (c *controlPlane) problems(ctx context.Context, q url.Values) (fleetapi.Answer[fleetapi.Problem], error) {
+	type parts = []fleetapi.From[[]fleetapi.Problem]
+	return askFleets(ctx, c, "problems", q, func(of parts) fleetapi.Answer[fleetapi.Problem] {
+		s, _ := fleetapi.ParseProblemSelection(q) // processes have accepted q
+		s.Window = fleetapi.Everything
+		return s.MergeProblems(of)
 	})
 }
 
 // problemRows returns the problems as the command's result, for every output format.
-func problemRows(all []inspect.Problem) rows {
+func problemRows(all []fleetapi.Problem) rows {
 	r := rows{value: all, table: func(w io.Writer, wide bool) error { return problemsTable(w, all, wide) },
 		next: nextIs("which proxies are in sync", "proxy-status")}
 	for _, p := range all {
@@ -100,7 +97,7 @@ func problemRows(all []inspect.Problem) rows {
 	return r
 }
 
-func problemsTable(w io.Writer, all []inspect.Problem, wide bool) error {
+func problemsTable(w io.Writer, all []fleetapi.Problem, wide bool) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "No problems.")
 		return err

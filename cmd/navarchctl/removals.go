@@ -20,15 +20,15 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// removalsPage is the path at which every process lists held removals. A held removal consists of objects that
-// disappeared without a deletion, and that stay in effect. A POST request to the leader accepts a removal.
+// removalsPage is the path at which the leader accepts a held removal, by a POST request. A held removal consists of
+// objects that disappeared without a deletion, and that stay in effect.
 const removalsPage = "/debug/removals"
 
 // operatorAccount is the chart's service account that may accept removals. For a revision other than the default one,
 // the account's name ends with -REVISION.
 const operatorAccount = "navarch-operator"
 
-// heldRemovals is the response of removalsPage.
+// heldRemovals is the item of /api/v1/removals.
 type heldRemovals struct {
 	Leader string         `json:"leader"`
 	Held   []removal.Hold `json:"held"`
@@ -71,7 +71,7 @@ func listRemovals(at *controlPlane) *cobra.Command {
 // removals returns the held removals that any process lists, without duplicates. It is an error if no process answers.
 // If some processes answer, it writes a line to warnings for each process that fails.
 func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRemovals, error) {
-	said, err := gather[heldRemovals](ctx, c, removalsPage, warnings)
+	said, err := gatherOwn[heldRemovals](ctx, c, "removals", warnings)
 	if err != nil {
 		return heldRemovals{}, err
 	}
@@ -87,6 +87,18 @@ func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRe
 		}
 	}
 	return all, nil
+}
+
+// anyRemovals returns the held removals by way of any process: all processes know the same. Errors are those of anyOf.
+func (c *controlPlane) anyRemovals(ctx context.Context) (held heldRemovals, err error) {
+	a, err := askAny[heldRemovals](ctx, c, "removals", url.Values{})
+	switch {
+	case errors.Is(err, errNoAPI): // processes of an older version
+		return anyOf[heldRemovals](ctx, c, removalsPage)
+	case err == nil && len(a.Items) == 1:
+		held = a.Items[0]
+	}
+	return held, err
 }
 
 // write prints a table of the removals, and below the table the names of the objects of each removal. If wide is true,

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/store/removal"
 )
 
@@ -39,11 +40,20 @@ func TestReplacedCommands(t *testing.T) {
 
 // proxy-status warns of held removals; without any, or from a replica that does not report them, it prints nothing.
 func TestStatusWarnsOfRemovals(t *testing.T) {
+	for _, older := range []bool{true, false} {
+		statusWarnsOfRemovals(t, older)
+	}
+}
+
+func statusWarnsOfRemovals(t *testing.T, older bool) {
+	t.Helper()
 	for held, want := range map[string]string{`{"held": [{"id": "x", "why": "undefined", "count": 7}]}`: "7 objects vanished", `{"held": []}`: "", "": ""} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
-			case r.URL.Path == removalsPage && held != "":
+			case r.URL.Path == removalsPage && held != "" && older:
 				fmt.Fprint(w, held)
+			case r.URL.Path == fleetapi.Root+"removals" && held != "" && !older:
+				fmt.Fprintf(w, `{"items": [%s]}`, held)
 			case r.URL.Path == "/debug/syncz":
 				fmt.Fprint(w, "[]")
 			default:

@@ -74,7 +74,7 @@ func (s *source) fromServer(ctx context.Context, name string, types []xds.Type) 
 	for _, t := range types {
 		wanted += t.Noun() + ","
 	}
-	raw, err := s.first(ctx, "/debug/config_dump?"+url.Values{"proxyID": {proxy}, "types": {wanted}}.Encode())
+	raw, err := s.configOf(ctx, proxy, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +83,13 @@ func (s *source) fromServer(ctx context.Context, name string, types []xds.Type) 
 		return nil, fmt.Errorf("navarchd at %s: %w", s.where, err)
 	}
 	return d, nil
+}
+
+// configOf reads the resources of a proxy in the form of Envoy's config_dump. The argument types has the names of types
+// with commas between them; empty: all types. Errors are those of ofProxy.
+func (t *target) configOf(ctx context.Context, proxy, types string) ([]byte, error) {
+	return t.ofProxy(ctx, "config/"+url.PathEscape(proxy), url.Values{"types": {types}},
+		"/debug/config_dump?"+url.Values{"proxyID": {proxy}, "types": {types}}.Encode())
 }
 
 // fromEnvoy reads the dump from Envoy's admin interface. If types includes endpoints, it also reads /clusters.

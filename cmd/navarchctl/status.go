@@ -2,16 +2,18 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/show"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/xds"
@@ -105,11 +107,11 @@ func (t *target) proxyStatus(cmd *cobra.Command, args []string, fleet *fleetFlag
 	return bad, err
 }
 
-// printStatus prints the status that the replicas list at /debug/syncz. Replicas of older versions have this page, too.
+// printStatus prints the status of each proxy by itself, with what it refused. Replicas of older versions list it, too.
 // The result bad is the number of proxies with a refused or withheld resource, plus the number of replicas whose
 // proxies may be missing.
 func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (bad int, err error) {
-	all, err := t.status(cmd, args)
+	all, partial, err := t.status(cmd, args)
 	if err != nil {
 		return 0, err
 	}
@@ -120,16 +122,15 @@ func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (
 	if err = format.write(cmd, r); err == nil && format.forPeople() {
 		err = t.warnOfRemovals(cmd)
 	}
-	if len(t.missing) > 0 { // their proxies may be missing in the table
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: proxies may be missing in this answer, because %d of %d replicas are not in it: %s\n",
-			len(t.missing), len(t.missing)+t.answered(), show.Printable(strings.Join(t.missing, ", ")))
+	if err == nil {
+		err = t.warnOfMissing(cmd.ErrOrStderr(), "proxies", partial)
 	}
 	if err == nil {
 		statusNext(cmd, all, len(args) == 1, format)
 	}
 	bad = len(faulty(all))
 	if len(args) == 0 { // a named proxy was found, so missing replicas do not matter
-		bad += t.silent
+		bad += t.silent + len(partial)
 	}
 	return bad, err
 }
@@ -151,7 +152,7 @@ func statusNext(cmd *cobra.Command, all []proxyStatus, one bool, format output) 
 // (held removals). It ignores failed requests, because replicas of older versions do not list held removals. The error
 // is that of the write to standard error.
 func (t *target) warnOfRemovals(cmd *cobra.Command) error {
-	held, err := anyOf[heldRemovals](cmd.Context(), &t.controlPlane, removalsPage) // every process knows them
+	held, err := t.anyRemovals(cmd.Context())
 	if err != nil || len(held.Held) == 0 {
 		return nil
 	}
@@ -164,97 +165,52 @@ func (t *target) warnOfRemovals(cmd *cobra.Command) error {
 	return err
 }
 
-// status reads the proxies of /debug/syncz from all replicas, sorted by name. It returns the proxies with the name in
-// args, or without a name the proxies in the namespace of --namespace. status fails if the named proxy is not
-// connected.
-func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error) {
-	answers, err := gather[[]proxyStatus](cmd.Context(), &t.controlPlane, "/debug/syncz", cmd.ErrOrStderr())
-	if err != nil {
-		return nil, err
-	}
-	var all []proxyStatus
-	for _, a := range answers {
-		for _, p := range a.value {
-			if len(t.pods) > 0 {
-				p.replica = a.from.address
-			}
-			all = append(all, p)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b proxyStatus) int { return cmp.Compare(a.Proxy, b.Proxy) })
+// status reads the state of the proxies of all replicas, sorted by name. It returns the proxies with the name in args,
+// or without a name the proxies in the namespace of --namespace, and the replicas that are not in the answer. status
+// fails if the named proxy is not connected.
+func (t *target) status(cmd *cobra.Command, args []string) (all []proxyStatus, partial []fleetapi.Missing, err error) {
 	name := ""
 	if len(args) == 1 {
 		if name, err = t.resolve(cmd.Context(), args[0]); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	kept := []proxyStatus{}
-	for _, p := range all {
-		if p.Proxy == name || name == "" && (t.namespace == "" || strings.HasSuffix(p.Proxy, "."+t.namespace)) {
-			kept = append(kept, p)
+	all, partial, err = t.statuses(cmd.Context(), name)
+	if err == nil && name != "" && len(all) == 0 {
+		if err = t.warnOfMissing(cmd.ErrOrStderr(), "proxies", partial); err == nil {
+			err = fmt.Errorf("proxy %q is not connected to %s%s", name, t.where, t.departed(cmd.Context(), name))
 		}
 	}
-	if name != "" && len(kept) == 0 {
-		return nil, fmt.Errorf("proxy %q is not connected to %s%s", name, t.where, t.departed(cmd.Context(), name))
-	}
-	return kept, nil
+	return all, partial, err
 }
 
-// proxyStatus is one proxy in /debug/syncz.
-type proxyStatus struct {
-	raw      json.RawMessage
-	replica  string      // the Pod that reported the proxy; empty for --server
-	Proxy    string      `json:"proxy"`
-	Cluster  string      `json:"cluster_id"`
-	Version  string      `json:"istio_version"`
-	Revision json.Number `json:"revision"`
-	types    [xds.NumTypes]inspect.TypeStatus
-}
-
-// UnmarshalJSON decodes a proxy with the fields of each type, such as cluster_sent and cluster_acked. Missing fields
-// are zero. A missing cluster_synced is computed from cluster_sent and cluster_acked, and likewise for the other types.
-// The error reports JSON that does not decode. UnmarshalJSON copies raw.
-func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
-	type plain proxyStatus
-	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
-		return err
+// statuses reads the state of the proxies with a name. An empty name selects the proxies in the namespace of
+// --namespace. Results and errors are those of askFleets.
+func (t *target) statuses(ctx context.Context, name string) ([]proxyStatus, []fleetapi.Missing, error) {
+	q := url.Values{"name": {name}}
+	if name == "" {
+		q.Set("namespace", t.namespace)
 	}
-	p.raw = append([]byte(nil), raw...)
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return err
-	}
-	for t := range xds.NumTypes {
-		s := &p.types[t]
-		_, s.Subscribed = fields[t.Noun()+"_sent"]
-		_, states := fields[t.Noun()+"_synced"]
-		for suffix, into := range map[string]any{"_synced": &s.Synced,
-			"_sent": &s.Sent, "_acked": &s.Acked, "_refused": &s.Refused, "_withheld": &s.Withheld, "_warming": &s.Warming} {
-			if field, ok := fields[t.Noun()+suffix]; ok {
-				if err := json.Unmarshal(field, into); err != nil {
-					return fmt.Errorf("%s%s: %w", t.Noun(), suffix, err)
+	type parts = []fleetapi.From[[]proxyStatus]
+	answer, err := askFleets(ctx, &t.controlPlane, "syncz", q, func(of parts) (a fleetapi.Answer[proxyStatus]) {
+		for _, f := range of {
+			for _, p := range f.Part {
+				if len(t.pods) > 0 { // a replica of an older version does not state its name
+					p.replica = cmp.Or(p.replica, f.Replica)
+				}
+				own := name == p.Proxy || name == p.Node
+				if name == "" {
+					own = t.namespace == "" || strings.HasSuffix(p.Proxy, "."+t.namespace)
+				}
+				if own { // a replica of an older version states all
+					a.Items = append(a.Items, p)
 				}
 			}
 		}
-		if !states { // a replica of an older version lacks the field
-			s.Synced = s.Sent != "" && s.Sent == s.Acked
-		}
-	}
-	return nil
-}
-
-// MarshalJSON returns the JSON that UnmarshalJSON decoded. The field "replica" is added if the replica is known. The
-// error reports JSON that does not decode.
-func (p proxyStatus) MarshalJSON() ([]byte, error) {
-	if p.replica == "" {
-		return p.raw, nil
-	}
-	var fields map[string]any
-	if err := json.Unmarshal(p.raw, &fields); err != nil {
-		return nil, err
-	}
-	fields["replica"] = p.replica
-	return json.Marshal(fields)
+		slices.SortStableFunc(a.Items, func(a, b proxyStatus) int { return cmp.Compare(a.Proxy, b.Proxy) })
+		return a
+	})
+	return append([]proxyStatus{}, answer.Items...), answer.Partial, err
 }
 
 // faulty returns the names of the proxies with a refused or withheld resource.

@@ -23,7 +23,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	said := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		<-said
-		_, _ = io.WriteString(w, "[]")
+		_, _ = io.WriteString(w, "{}")
 	}))
 	defer server.Close()
 	var shown bytes.Buffer

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/meaning"
 	"navarch.io/navarch/push/preview"
@@ -57,7 +58,7 @@ func TestNextOfProblems(t *testing.T) {
 		"next: navarchctl proxy-status ":     {Object: "", Code: problem.Held, Message: "no records"},
 	} {
 		cmd := &cobra.Command{Use: "again"}
-		if got := nextOf(t, problemRows([]inspect.Problem{p}), cmd); !strings.HasPrefix(got, want) {
+		if got := nextOf(t, problemRows([]fleetapi.Problem{{Problem: p}}), cmd); !strings.HasPrefix(got, want) {
 			t.Errorf("%+v: %q, want %q", p, got, want)
 		}
 	}

@@ -29,7 +29,7 @@ import (
 func (a *assembly) addAPI(deliveries *ledger.Ledger, objects api.Objects) error {
 	c := a.config
 	conf := api.Config{Self: c.processName(), Zone: c.zone, Version: obs.Version, Rules: a.pages.Rules, Pages: a.pages, Objects: objects,
-		Report: a.collector(deliveries).Part}
+		Leader: a.pages.Removals.Leader, Report: a.collector(deliveries).Part}
 	if served := a.pages.Proxies; served != nil {
 		conf.Proxies, conf.Server, conf.Ledger, conf.Changes = served, served.Server, deliveries, deliveries.Changes
 		conf.Describe = served.Describe

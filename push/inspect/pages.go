@@ -257,6 +257,9 @@ func streamOf(c Config, r *http.Request) (Stream, error) {
 	return streamNamed(c, id)
 }
 
+// NotConnected ends the error about a proxy that has no stream at this replica.
+const NotConnected = "is not connected to this replica"
+
 // maxCandidates is the maximum number of proxies that an error lists.
 const maxCandidates = 8
 
@@ -278,7 +281,7 @@ func streamNamed(c Config, id string) (Stream, error) {
 	}
 	switch len(found) {
 	case 0:
-		return Stream{}, httpError{http.StatusNotFound, fmt.Sprintf("proxy %q is not connected to this replica", id)}
+		return Stream{}, httpError{http.StatusNotFound, fmt.Sprintf("proxy %q %s", id, NotConnected)}
 	case 1:
 		return found[0], nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/api"
 	"navarch.io/navarch/cmd/navarchd/api/ask"
 	sim "navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -94,6 +96,7 @@ func TestEveryReplicaAnswersForAll(t *testing.T) {
 		})
 	}
 
+	makeMistakes(t, f, ingest)
 	write(t, f.dir, "routes.yaml", routes(2))
 	for _, d := range f.replicas() {
 		eventually(t, patience, func() error {
@@ -109,6 +112,7 @@ func TestEveryReplicaAnswersForAll(t *testing.T) {
 	}
 
 	tenantsAnswersAreEqual(t, f, tokenOf("team-0"))
+	problemsOfAll(t, f, ingest)
 	forged(t, f.replicas()[0])
 	windows(t, f.replicas()[0])
 
@@ -152,8 +156,105 @@ func TestEveryReplicaAnswersForAll(t *testing.T) {
 		t.Error(err)
 	}
 	says(t, string(out), "proxies: in sync, 0 behind, 0 refusing", "NAME CDS REPLICA", "more proxies are not listed")
-	if after, err := apiAnswer[api.Replica](t, f.replicas()[0], "replicas", ""); err == nil && len(after.Items) == 3 { // its lease lives
-		says(t, string(out), "warning: proxies may be missing because 1 replicas are not in it: "+name)
+	missing, err := exec.CommandContext(t.Context(), binary(t, "navarchctl"), "problems", "--server", f.replicas()[0].http+","+ingest.http,
+		"-n", "nowhere", "--exit-code").CombinedOutput()
+	if after, err := apiAnswer[api.Replica](t, f.replicas()[0], "replicas", ""); err != nil || len(after.Items) != 3 { // its lease is over
+		return
+	}
+	says(t, string(out), "warning: proxies may be missing because 1 replicas are not in it: "+name)
+	says(t, string(missing), "warning: problems may be missing because 1 replicas are not in it: "+name, "No problems.")
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 4 {
+		t.Errorf("problems without a replica: %v, want exit code 4", err)
+	}
+}
+
+// mistaken is a VirtualService that the leader refuses, and an EnvoyFilter, of a namespace.
+const mistaken = `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: refused, namespace: NS}
+spec: {hosts: [refused.example], http: [{timeuot: 1s}]}
+---
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: slow, namespace: NS}
+spec: {configPatches: [{applyTo: CLUSTER, patch: {operation: MERGE, value: {connect_timeout: 2s}}}]}
+`
+
+// makeMistakes writes mistaken for two namespaces, and waits until the leader has stored them.
+func makeMistakes(t *testing.T, f *fleetOf, leader *daemon) {
+	t.Helper()
+	for _, namespace := range []string{"team-0", "team-2"} {
+		write(t, f.dir, namespace+".yaml", strings.ReplaceAll(mistaken, "NS", namespace))
+	}
+	eventually(t, patience, func() error {
+		all, err := apiAnswer[fleetapi.Problem](t, leader, "problems?severity=error", "")
+		if err == nil && (len(all.Items) < 2 || len(all.Partial) != 3) { // it has no certificate, and cannot ask the replicas
+			err = fmt.Errorf("%+v", all)
+		}
+		return err
+	})
+}
+
+// problemsOfAll checks that navarchctl lists the problems and the counts of patches of all processes, and that the API
+// of a replica names the leader, which serves no proxies and cannot be asked by replicas.
+func problemsOfAll(t *testing.T, f *fleetOf, leader *daemon) {
+	t.Helper()
+	replica, name := f.replicas()[1], fmt.Sprint("-", leader.cmd.Process.Pid)
+	seen, next := map[string]bool{}, ""
+	for windows := 0; windows == 0 || next != ""; windows++ {
+		a, err := apiAnswer[fleetapi.Problem](t, leader, "problems?limit=1&continue="+next, "")
+		if err != nil || len(a.Items) > 1 || windows > 100 {
+			t.Fatalf("window %d: %+v, %v", windows, a, err)
+		}
+		for _, p := range a.Items {
+			seen[p.Object] = true
+		}
+		next = a.Next
+	}
+	if !seen["VirtualService team-0/refused"] || !seen["VirtualService team-2/refused"] {
+		t.Errorf("in all windows: %v", seen)
+	}
+	all, err := apiAnswer[fleetapi.Problem](t, replica, "problems", "")
+	if err != nil || len(all.Partial) != 1 || !strings.HasSuffix(all.Partial[0].Replica, name) || !all.Partial[0].Unable {
+		t.Errorf("a replica names the leader: %+v, %v", all.Partial, err)
+	}
+	for _, servers := range []string{leader.http + "," + replica.http, replica.http + "," + leader.http} {
+		out, err := exec.CommandContext(t.Context(), binary(t, "navarchctl"), "problems", "--server", servers).CombinedOutput()
+		if err != nil || strings.Contains(string(out), "may be missing") {
+			t.Errorf("%s: %v %s", servers, err, out)
+		}
+		says(t, string(out), "error VirtualService team-0/refused", "error VirtualService team-2/refused")
+		counts, err := exec.CommandContext(t.Context(), binary(t, "navarchctl"), "patches", "--server", servers).CombinedOutput()
+		if err != nil || strings.Contains(string(counts), "may be missing") {
+			t.Errorf("%s: %v %s", servers, err, counts)
+		}
+		says(t, string(counts), "EnvoyFilter team-0/slow configPatches[0] CLUSTER MERGE")
+	}
+	for _, d := range append(f.replicas(), leader) { // whichever has the proxy
+		server := []string{"--server", d.http}
+		if d == leader {
+			server[1] += "," + replica.http
+		}
+		says(t, ctl(t, append(server, "ps", "app-2.team-2")...), "app-2.team-2 SYNCED")
+		says(t, ctl(t, append(server, "explain", "--proxy", "app-2.team-2", webCluster[strings.LastIndexByte(webCluster, ' ')+1:])...), "Service shop/web")
+	}
+	counts, err := apiAnswer[inspect.Patch](t, replica, "patches", "")
+	if err != nil || len(counts.Items) != 2 || counts.Items[0].Changed == nil || *counts.Items[0].Changed == 0 || len(counts.Partial) > 0 {
+		t.Errorf("patches by way of a replica: %+v, %v", counts, err)
+	}
+	says(t, ctl(t, "leader", "--server", leader.http+","+replica.http), "LEADER STORED", name)
+	if l, err := apiAnswer[inspect.Leader](t, leader, "leader", ""); err != nil || len(l.Items) != 1 || !l.Items[0].Self || l.Items[0].Name == "" {
+		t.Errorf("the leader of itself: %+v, %v", l, err)
+	}
+	for _, d := range []*daemon{leader, replica} {
+		type held struct{ Leader string }
+		if r, err := apiAnswer[held](t, d, "removals", ""); err != nil || len(r.Items) != 1 || !strings.HasSuffix(r.Items[0].Leader, name) {
+			t.Errorf("removals: %+v, %v", r, err)
+		}
+	}
+	if body, err := get(leader.http, fleetapi.Root+"patches?alone=true"); err == nil {
+		t.Errorf("an empty list of a leader: %s", body)
 	}
 }
 
@@ -196,19 +297,22 @@ func tenantsAnswersAreEqual(t *testing.T, f *fleetOf, own string) {
 		t.Fatalf("%+v, %v", changes, err)
 	}
 	delivered := fmt.Sprint("deliveries?revision=", changes.Items[0].Last)
-	for _, path := range []string{"plan", delivered, delivered + "&object=VirtualService%20team-0/own", "proxies?limit=100", "proxies?limit=1&sort=since", "problems", "changes", "config/app-0.team-0",
+	for _, path := range []string{"plan", delivered, delivered + "&object=VirtualService%20team-0/own", "proxies?limit=100", "proxies?limit=1&sort=since", "problems", "patches", "changes", "syncz", "syncz?limit=1&name=app-0.team-0",
+		"config/app-0.team-0",
 		"describe?noun=pod&namespace=team-0&name=app-0", "describe?noun=host&name=web.shop", "describe?noun=pod&namespace=team-2&name=app-2",
 		"explain?proxy=app-0.team-0&resource=" + webCluster[strings.LastIndexByte(webCluster, ' ')+1:]} {
 		var bodies []string
 		for _, d := range f.replicas() {
 			code, body := postedFrom(t, d, fleetapi.Root+path, own, map[string]string{"plan": ownRoute}[path])
 			for _, want := range map[string][]string{"plan": {`"act":"created"`, `"proxies":4`, "app-0.team-0"},
+				"syncz": {`"proxy":"app-0.team-0"`, `"cluster_synced":true`}, "patches": {`"object":"EnvoyFilter team-0/slow"`},
 				delivered: {`"done":true`, `"acknowledged":4`}}[path] {
 				if !strings.Contains(body, want) {
 					t.Errorf("%s: no %s in %.900s", path, want, body)
 				}
 			}
-			if code != http.StatusOK || strings.Contains(body, "team-2") || strings.Contains(body, `"partial":[{`) {
+			partial := path != "problems" // a replica cannot ask the leader, which serves no proxies
+			if code != http.StatusOK || strings.Contains(body, "team-2") || strings.Contains(body, `"partial":[{`) == partial {
 				t.Errorf("%s: %d %.300s", path, code, body)
 			}
 			bodies = append(bodies, body)
@@ -221,7 +325,7 @@ func tenantsAnswersAreEqual(t *testing.T, f *fleetOf, own string) {
 	if err != nil || tenants.Sums.Total.Connected() != 4 { // 60 in 40 namespaces: two in each of the first 20
 		t.Errorf("%+v, %v", tenants.Sums, err)
 	}
-	for path, want := range map[string]int{"config/app-2.team-2": 404, "explain?proxy=app-2.team-2&resource=x": 404, "replicas": 403,
+	for path, want := range map[string]int{"config/app-2.team-2": 404, "explain?proxy=app-2.team-2&resource=x": 404, "replicas": 403, "leader": 403,
 		"proxies?nonsense=1": 400, "proxies?limit=-1": 400, "nothing": 404, "describe?noun=pod": 400, "deliveries?revision=1&object=VirtualService%20team-2/x": 400} {
 		if code, body := askedFrom(t, f.replicas()[0], fleetapi.Root+path, own); code != want {
 			t.Errorf("%s: %d, want %d: %s", path, code, want, body)

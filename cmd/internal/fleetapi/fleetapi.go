@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -35,14 +36,21 @@ type Answer[T any] struct {
 	Sums    *Sums     `json:"sums,omitempty"` // counts of all selected proxies, also of those outside the window; nil: not counted
 	Items   []T       `json:"items"`
 	Next    string    `json:"next,omitempty"` // the parameter continue for the next window; empty: no more items, or limit is 0
+	// Replica is the process that alone is in the answer (alone=true); empty: the answer is about all replicas.
+	Replica string `json:"replica,omitempty"`
 }
+
+// ServesNone begins the text of status 404 of a process that has no part in an answer, because it serves no proxies. No
+// answer lacks such a process.
+const ServesNone = "this process serves no proxies"
 
 // Missing is a replica that is not in an answer.
 type Missing struct {
 	Replica string `json:"replica"`
 	Reason  string `json:"reason"`
 	// Unable reports that the replica that gives the answer cannot query the missing replica, which may nevertheless
-	// run. The missing replica has an older version, or one of the two has no certificate that proves its identity.
+	// run. The missing replica has an older version, or one of the two has no certificate that proves its identity, or
+	// the missing process leads and serves no proxies.
 	// Clients may get an answer from the missing replica itself.
 	Unable bool `json:"unable,omitempty"`
 	// Last has the counts of all proxies of the missing replica, from its record in etcd. It is nil if the counts are
@@ -179,6 +187,9 @@ type Window struct {
 	Limit int    // greatest number of items, never negative; 0: the window is empty
 	After string // key of the last item of the previous window; empty: from the beginning
 }
+
+// Everything is a window of the whole list.
+var Everything = Window{Limit: math.MaxInt}
 
 // Bounds of a window.
 const (

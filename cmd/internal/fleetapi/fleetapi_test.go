@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/ledger"
+	"navarch.io/navarch/store/problem"
 )
 
 // at returns the part of a replica with proxies 0 to n-1 of a name.
@@ -235,4 +237,77 @@ func FuzzSelection(f *testing.F) {
 			s.Selects(&p, map[string]string{"app": "web"})
 		}
 	})
+}
+
+// The windows of the states of proxies have each proxy of each replica once, in order, whatever the replicas' parts
+// are.
+func TestWindowsOfSyncs(t *testing.T) {
+	fleet := map[string][]inspect.Sync{"c": nil}
+	for i := range 23 {
+		replica := "a"
+		if i < 6 && i%2 == 0 { // later windows are of one replica
+			replica = "b"
+		}
+		fleet[replica] = append(fleet[replica], inspect.Sync{Proxy: fmt.Sprintf("web-%02d.shop", i), Replica: replica, Node: "n"})
+	}
+	var seen []string
+	w := Window{Limit: 4}
+	for windows := 0; windows == 0 || w.After != ""; windows++ {
+		var parts []From[Syncs]
+		for _, replica := range []string{"c", "b", "a"} {
+			part, err := PartOfSyncs(w, fleet[replica])
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, From[Syncs]{replica, part})
+		}
+		a, err := MergeSyncs(w, parts)
+		if err != nil || len(a.Items) > 4 || windows > 6 {
+			t.Fatalf("window %d: %d items, %v", windows, len(a.Items), err)
+		}
+		for _, raw := range a.Items {
+			seen = append(seen, string(raw[strings.Index(string(raw), "web-"):][:11]))
+		}
+		if w, err = ParseWindow(url.Values{"limit": {"4"}, "continue": {a.Next}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(seen) != 23 || !slices.IsSorted(seen) || len(slices.Compact(slices.Clone(seen))) != 23 {
+		t.Errorf("%d proxies: %v", len(seen), seen)
+	}
+}
+
+// Problems are merged the same way in whichever order the processes answered, and each is listed once.
+func TestMergedProblems(t *testing.T) {
+	of := func(object, location string, severity problem.Severity, proxies int) Problem {
+		return Problem{Problem: inspect.Problem{Object: object, Location: location, Severity: severity, Proxies: proxies}}
+	}
+	a := From[[]Problem]{"a", []Problem{of("Gateway shop/x", "a", problem.Warning, 2), of("Gateway pay/y", "a", problem.Error, 0)}}
+	b := From[[]Problem]{"b", []Problem{of("Gateway shop/x", "b", problem.Warning, 3), of("Namespace shop", "b", problem.Error, 0)}}
+	for query, want := range map[string]string{
+		"":                               "Gateway pay/y a 0 1,Namespace shop b 0 1,Gateway shop/x a 5 2",
+		"namespace=shop":                 "Namespace shop b 0 1,Gateway shop/x a 5 2",
+		"namespace=shop&severity=error":  "Namespace shop b 0 1",
+		"object=Gateway shop/x":          "Gateway shop/x a 5 2",
+		"limit=1":                        "Gateway pay/y a 0 1",
+		"severity=warning&namespace=pay": "",
+	} {
+		q, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, parts := range [][]From[[]Problem]{{a, b}, {b, a}} {
+			s, err := ParseProblemSelection(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, p := range s.MergeProblems(parts).Items {
+				got = append(got, fmt.Sprint(p.Object, " ", p.Location, " ", p.Proxies, " ", p.Replicas))
+			}
+			if strings.Join(got, ",") != want {
+				t.Errorf("%q: %v, want %s", query, got, want)
+			}
+		}
+	}
 }

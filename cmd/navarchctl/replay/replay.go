@@ -90,7 +90,7 @@ func (p *process) serves() bool { return p.Notified > 0 || p.Served > 0 || len(p
 // newAPI returns the handlers of /api/v1. The argument others provides the answers of the report's other processes.
 func (p *process) newAPI(others peers) *api.API {
 	c := api.Config{Self: p.Name, Zone: p.Zone, Version: p.Version, Rules: p.rules, Pages: apiPages{p}, Replicas: others,
-		Now: func() time.Time { return p.Created }}
+		Now: func() time.Time { return p.Created }, Lacks: p.lacks}
 	if p.serves() {
 		c.Proxies, c.Describe = proxies{p}, p.describe
 		c.Changes = func(func(string) bool, bool) []ledger.Report {
@@ -104,11 +104,18 @@ func (p *process) newAPI(others peers) *api.API {
 
 // decode decodes a page that the report contains. A missing page is an error.
 func (p *process) decode(page string, into any) error {
-	raw, ok := p.Pages[page]
-	if !ok {
-		return fmt.Errorf("the report does not have it: %s", p.why(page))
+	if err := p.lacks(page); err != nil {
+		return err
 	}
-	return json.Unmarshal(raw, into)
+	return json.Unmarshal(p.Pages[page], into)
+}
+
+// lacks returns an error if the report does not have a page of the process.
+func (p *process) lacks(page string) error {
+	if _, ok := p.Pages[page]; ok {
+		return nil
+	}
+	return fmt.Errorf("the report does not have it: %s", p.why(page))
 }
 
 // why returns the reason for a missing page.
@@ -199,12 +206,17 @@ func (p apiPages) Render(ctx context.Context, _ authz.Caller, path string, q url
 
 // Problems returns the problems in the report; nil if the report lacks them. Every caller may see all problems.
 func (p apiPages) Problems(authz.Visible) (all []inspect.Problem) {
-	_ = p.decode("problems", &all) // a page that the report lacks is empty
+	_ = p.decode("problems", &all) // the API has refused a page that the report lacks
 	return all
 }
 
-// peers provides the answers of the other processes that served proxies (api.Replicas), and the processes that the
-// report lacks.
+// Patches returns the patches in the report; nil if the report lacks them. Every caller may see all patches.
+func (p apiPages) Patches(authz.Visible) (all []inspect.Patch) {
+	_ = p.decode("patches", &all) // the API has refused a page that the report lacks
+	return all
+}
+
+// peers provides the answers of the other processes (api.Replicas), and the processes that the report lacks.
 type peers struct {
 	self    *process
 	all     []*process
@@ -212,10 +224,10 @@ type peers struct {
 }
 
 // Ask returns the answer of each other process that served proxies, and an error for each process that the report
-// lacks. Ask ignores the time limit.
+// lacks. For problems it also returns the answers of processes that served no proxies. Ask ignores the time limit.
 func (s peers) Ask(ctx context.Context, q ask.Question, _ time.Duration) (heard []ask.Heard) {
 	for _, p := range s.all {
-		if p != s.self && p.serves() {
+		if p != s.self && (p.serves() || q.Endpoint == "problems") {
 			heard = append(heard, ask.Heard{Replica: p.Name, Reply: p.api.Asked(ctx, q)})
 		}
 	}

@@ -57,6 +57,7 @@ type endpoint struct {
 	paged      bool // the part is a page of /debug; Pages.Render waits for the caller's turn
 	alone      bool // only the process that serves the request answers
 	fleet      bool // the answer is about connected proxies
+	leads      bool // the answer needs the leader's part
 	probes     bool // replicas first get a cheap question, and only those that answer get the request
 	// waits returns the time for which the request may wait; nil: the request does not wait.
 	waits func(q url.Values) (time.Duration, error)
@@ -69,17 +70,6 @@ type endpoint struct {
 	body   int64         // largest body of a POST request, in bytes
 	// merge makes the answer from the parts. Its errors become HTTP statuses like the errors of part.
 	merge merger
-}
-
-// merger merges the parts of several replicas. partial lists the replicas without a part.
-type merger func(a *API, q url.Values, parts []replied, partial []fleetapi.Missing) (any, error)
-
-// replied is the part of one replica as JSON. revision is the store's revision up to which the replica has notified its
-// proxies; 0: unknown.
-type replied struct {
-	replica  string
-	revision int64
-	raw      json.RawMessage
 }
 
 // statusError is an error with an HTTP status.
@@ -103,34 +93,6 @@ func statusOf(err error) int {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadRequest
-}
-
-// merging makes a merger from a function that merges decoded parts of type P. If a part does not decode, its replica is
-// added to partial. The answer has the lowest revision of the parts, or 0 if no part has a revision.
-func merging[P, T any](merge func(*API, url.Values, []fleetapi.From[P], int) (fleetapi.Answer[T], error)) merger {
-	return func(a *API, q url.Values, raw []replied, partial []fleetapi.Missing) (any, error) {
-		var parts []fleetapi.From[P]
-		revision := int64(0)
-		for _, r := range raw {
-			from := fleetapi.From[P]{Replica: r.replica}
-			if err := json.Unmarshal(r.raw, &from.Part); err != nil {
-				partial = append(partial, fleetapi.Missing{Replica: r.replica, Reason: "its answer cannot be read: " + err.Error()})
-				continue
-			}
-			if parts = append(parts, from); r.revision > 0 && (revision == 0 || r.revision < revision) {
-				revision = r.revision
-			}
-		}
-		answer, err := merge(a, q, parts, len(partial))
-		if err != nil {
-			return nil, err
-		}
-		answer.Schema, answer.Revision, answer.Partial = fleetapi.Schema, revision, append([]fleetapi.Missing{}, partial...)
-		if answer.Items == nil {
-			answer.Items = []T{}
-		}
-		return answer, nil
-	}
 }
 
 // Handler returns the handler of /api/v1/. It authenticates each caller, and answers with the data that the caller may
@@ -169,6 +131,9 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, who authz.Caller) {
 	case who.Sees != nil && !e.tenants:
 		http.Error(w, authz.ForSystem, http.StatusForbidden)
 		return
+	case !e.alone && a.knowsNothing():
+		http.Error(w, fleetapi.ServesNone+", and reads no configuration: ask one with role xds or ingest", http.StatusNotFound)
+		return
 	case deeper:
 		q.Set(proxyParameter, rest)
 	}
@@ -202,6 +167,10 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, who authz.Caller) {
 	_ = json.NewEncoder(w).Encode(answer) // an error means that the client has disconnected
 }
 
+// knowsNothing reports whether this process has role admit alone, without a store. It has a part in no answer, and
+// cannot ask others.
+func (a *API) knowsNothing() bool { return a.Proxies == nil && a.Objects == nil && a.Replicas == nil }
+
 // list serves the list of endpoints.
 func list(w io.Writer) {
 	for _, e := range endpoints {
@@ -221,6 +190,9 @@ func (e *endpoint) check(q url.Values) (wait time.Duration, err error) {
 		}
 		if len(values) != 1 {
 			return 0, fmt.Errorf("parameter %s: %d values, want one", name, len(values))
+		}
+		if name == aloneParameter && !slices.Contains([]string{"", "true", "false"}, values[0]) {
+			return 0, fmt.Errorf("%s=%.20q: want true or false", name, values[0])
 		}
 	}
 	if e.waits == nil {
@@ -285,43 +257,6 @@ func (a *API) inquire(ctx context.Context, e *endpoint, who authz.Caller, q url.
 		}
 	}
 	return append(a.Replicas.Ask(ctx, question, wait), silent...)
-}
-
-// merged merges the replies of all replicas into one answer.
-func (a *API) merged(e *endpoint, who authz.Caller, q url.Values, heard []ask.Heard) (any, error) {
-	parts, partial, absent := sortOut(heard)
-	if len(parts) == 0 && absent != "" {
-		for _, m := range partial {
-			absent += fmt.Sprintf("; replica %s did not answer: %s", m.Replica, m.Reason)
-		}
-		return nil, statusError{http.StatusNotFound, absent}
-	}
-	if e.fleet && a.Proxies == nil && len(partial) > 0 && len(parts) == 1 {
-		return nil, statusError{http.StatusBadGateway, "this process serves no proxies, and no replica answers it; replica " +
-			partial[0].Replica + ": " + partial[0].Reason}
-	}
-	if e.fleet && who.Sees == nil {
-		a.lastOf(partial, a.Now())
-	}
-	return e.merge(a, q, parts, partial)
-}
-
-// sortOut separates replicas with and without a part. The result absent is the error text of a replica that does not
-// know the requested proxy. It is empty if there is no such replica.
-func sortOut(heard []ask.Heard) (parts []replied, partial []fleetapi.Missing, absent string) {
-	for _, h := range heard {
-		switch {
-		case h.Err != nil:
-			partial = append(partial, fleetapi.Missing{Replica: h.Replica, Reason: h.Err.Error(), Unable: errors.Is(h.Err, ask.ErrUnable)})
-		case h.Reply.OK():
-			parts = append(parts, replied{h.Replica, h.Reply.Revision, h.Reply.Part})
-		case h.Reply.Status == http.StatusNotFound:
-			absent = h.Reply.Text
-		default:
-			partial = append(partial, fleetapi.Missing{Replica: h.Replica, Reason: h.Reply.Text})
-		}
-	}
-	return parts, partial, absent
 }
 
 // part makes the part of this process. A failure is a Reply with its HTTP status.

@@ -13,9 +13,9 @@ import (
 	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/cmd/navarchd/removals"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/ledger"
-	"navarch.io/navarch/store/problem"
 )
 
 const (
@@ -28,13 +28,19 @@ const (
 var endpoints = []endpoint{
 	{name: "proxies", help: "Connected proxies: sums by state, version, zone, namespace and replica, and a window of the list.",
 		parameters: fleetapi.ProxyParameters, tenants: true, fleet: true, part: proxiesPart, merge: merging(mergeProxies)},
+	{name: "syncz", help: "Connected proxies with the nonces of each type, what they refused and what is withheld, as /debug/syncz has them.",
+		parameters: []string{"name", "namespace", "limit", "continue", aloneParameter},
+		tenants:    true, fleet: true, part: synczPart, merge: merging(mergeSyncz)},
 	{name: "sums", help: "Sums of each replica's proxies as its record in etcd has them, with their age; no replica is asked.",
 		alone: true, costly: true, part: sumsPart, merge: merging(mergeSums)},
 	{name: replicasName, help: "The replicas that serve proxies, and the revision that each has planned.",
 		fleet: true, part: replicaPart, merge: merging(mergeReplicas)},
 	{name: "problems", help: "Problems of objects and files, also of several objects together, and of the control plane, each once.",
-		parameters: []string{"namespace", "severity", "object", "limit", "continue"},
-		tenants:    true, costly: true, part: problemsPart, merge: merging(mergeProblems)},
+		parameters: append([]string{aloneParameter}, fleetapi.ProblemParameters...),
+		tenants:    true, costly: true, leads: true, part: problemsPart, merge: merging(mergeProblems)},
+	{name: "patches", help: "Patches of EnvoyFilters, each once, with the largest number of resources that it changes at a replica.",
+		parameters: []string{"limit", "continue", aloneParameter},
+		tenants:    true, costly: true, fleet: true, part: patchesPart, merge: merging(mergePatches)},
 	{name: "changes", help: "The newest changes: which proxies each affected, and how many have acknowledged it.",
 		parameters: fleetapi.ChangeParameters, tenants: true, fleet: true, part: changesPart, merge: merging(mergeChanges)},
 	{name: "deliveries", help: "Delivery of a revision of the store (required), or of an object's newest change up to that revision; " +
@@ -43,6 +49,10 @@ var endpoints = []endpoint{
 		tenants:    true, fleet: true, waits: waitOf, part: deliveryPart, merge: merging(mergeDeliveries)},
 	{name: "stored", help: "Whether this process, if it leads, has stored a generation of an object; wait=20s waits until it has.",
 		parameters: fleetapi.StoredParameters, alone: true, tenants: true, waits: waitOf, part: storedPart, merge: merging(mergeStored)},
+	{name: "leader", help: "The process that leads, as this process sees it, and the time up to which it has read the cluster.",
+		alone: true, paged: true, part: leaderPart, merge: merging(mergeFirst)},
+	{name: "removals", help: "Removals of objects that the leader holds, and its name: every process with a store knows them.",
+		alone: true, paged: true, tenants: true, part: removalsPart, merge: merging(mergeFirst)},
 	{name: "report", help: "An archive for navarchctl --snapshot and for support: contents=bug-report (ten seconds), or contents=snapshot.",
 		parameters: []string{contentsParameter, recordsParameter, aloneParameter},
 		probes:     true, waits: reportTime, part: reportPart, merge: mergeReport},
@@ -110,57 +120,50 @@ func mergeReplicas(a *API, _ url.Values, parts []fleetapi.From[Replica], _ int) 
 	return answer, nil
 }
 
-// Problem is one item of /api/v1/problems.
-type Problem struct {
-	inspect.Problem     // from the first replica; but Proxies is the sum of all replicas, or the maximum for a withheld version
-	Replicas        int `json:"replicas"` // number of replicas that report it
-}
-
 func problemsPart(a *API, _ context.Context, who authz.Caller, _ url.Values) (any, error) {
+	if err := a.lacks("problems"); err != nil {
+		return nil, err
+	}
 	return a.Pages.Problems(who.Sees), nil
 }
 
 // mergeProblems lists each selected problem once, with the number of replicas that report the problem.
-func mergeProblems(_ *API, q url.Values, parts []fleetapi.From[[]inspect.Problem], _ int) (answer fleetapi.Answer[Problem], err error) {
-	w, err := fleetapi.ParseWindow(q)
+func mergeProblems(_ *API, q url.Values, parts []fleetapi.From[[]fleetapi.Problem], _ int,
+) (a fleetapi.Answer[fleetapi.Problem], err error) {
+	s, err := fleetapi.ParseProblemSelection(q)
 	if err != nil {
-		return answer, err
+		return a, err
 	}
-	namespace, severity := q.Get("namespace"), problem.Severity(q.Get("severity"))
-	if severity != "" && severity != problem.Error && severity != problem.Warning {
-		return answer, fmt.Errorf("severity=%.20q: want %s or %s", severity, problem.Error, problem.Warning)
-	}
-	objects := fleetapi.Objects(q)
-	at := map[string]int{}
-	var all []Problem
-	for _, f := range parts {
-		for _, p := range f.Part {
-			_, name, _ := strings.Cut(p.Object, " ")
-			if namespace != "" && !strings.HasPrefix(name, namespace+"/") && p.Object != "Namespace "+namespace ||
-				severity != "" && p.Severity != severity || len(objects) > 0 && !objects[p.Object] {
-				continue
-			}
-			key := problemKey(&p)
-			if i, known := at[key]; known {
-				all[i].Replicas++
-				if p.Analyzer == problem.VersionWithheld { // each replica counts the refusals of the whole fleet
-					all[i].Proxies = max(all[i].Proxies, p.Proxies)
-				} else {
-					all[i].Proxies += p.Proxies
-				}
-				continue
-			}
-			at[key] = len(all)
-			all = append(all, Problem{p, 1})
-		}
-	}
-	answer.Items, answer.Next = fleetapi.Cut(w, all, func(p *Problem) string { return problemKey(&p.Problem) })
-	return answer, nil
+	return s.MergeProblems(parts), nil
 }
 
-// problemKey returns a text that identifies a problem. Sorted texts put errors first, and then follow the object.
-func problemKey(p *inspect.Problem) string {
-	return strings.Join([]string{string(p.Severity), p.Object, p.Field, string(p.Code), p.Message}, "\x00")
+func patchesPart(a *API, _ context.Context, who authz.Caller, _ url.Values) (any, error) {
+	if a.Proxies == nil { // an empty list would count as the answer of a replica
+		return nil, statusError{http.StatusNotFound, fleetapi.ServesNone + ": ask one with role xds"}
+	}
+	if err := a.lacks("patches"); err != nil {
+		return nil, err
+	}
+	return a.Pages.Patches(who.Sees), nil
+}
+
+func mergePatches(_ *API, q url.Values, parts []fleetapi.From[[]inspect.Patch], _ int) (a fleetapi.Answer[inspect.Patch], err error) {
+	w, err := fleetapi.ParseWindow(q)
+	if err != nil {
+		return a, err
+	}
+	return fleetapi.MergePatches(w, parts), nil
+}
+
+// lacks returns an error if a saved report does not have a list of this process.
+func (a *API) lacks(page string) error {
+	if a.Lacks == nil {
+		return nil
+	}
+	if err := a.Lacks(page); err != nil {
+		return statusError{http.StatusServiceUnavailable, err.Error()}
+	}
+	return nil
 }
 
 func changesPart(a *API, _ context.Context, who authz.Caller, _ url.Values) (any, error) {
@@ -182,11 +185,24 @@ func mergeChanges(_ *API, q url.Values, parts []fleetapi.From[[]ledger.Report], 
 	return fleetapi.MergeChanges(w, lane, fleetapi.Objects(q), parts), nil
 }
 
-// page returns a page of /debug about one proxy as a part. A failure has the page's HTTP status.
-func (a *API) page(ctx context.Context, who authz.Caller, path string, q url.Values) (any, error) {
+func leaderPart(a *API, ctx context.Context, who authz.Caller, _ url.Values) (any, error) {
+	return a.page(ctx, who, "/debug/leader", nil)
+}
+
+func removalsPart(a *API, ctx context.Context, who authz.Caller, _ url.Values) (any, error) {
+	return a.page(ctx, who, removals.Path, nil)
+}
+
+// ofProxy returns a page of /debug about one proxy as a part. Errors: the proxy is missing, or those of page.
+func (a *API) ofProxy(ctx context.Context, who authz.Caller, path string, q url.Values) (any, error) {
 	if q.Get("proxyID") == "" {
 		return nil, fmt.Errorf("%s: want NAME.NAMESPACE or the node's id", proxyParameter)
 	}
+	return a.page(ctx, who, path, q)
+}
+
+// page returns a page of /debug as a part. A failure has the page's HTTP status.
+func (a *API) page(ctx context.Context, who authz.Caller, path string, q url.Values) (any, error) {
 	code, body := a.Pages.Render(ctx, who, path, q)
 	if code != http.StatusOK {
 		return nil, statusError{code, strings.TrimSpace(string(body))}
@@ -199,11 +215,11 @@ func configPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (an
 	if types := q.Get("types"); types != "" {
 		page.Set("types", types)
 	}
-	return a.page(ctx, who, "/debug/config_dump", page)
+	return a.ofProxy(ctx, who, "/debug/config_dump", page)
 }
 
 func explainPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
-	return a.page(ctx, who, "/debug/explain", url.Values{"proxyID": {q.Get(proxyParameter)}, "resource": {q.Get("resource")}})
+	return a.ofProxy(ctx, who, "/debug/explain", url.Values{"proxyID": {q.Get(proxyParameter)}, "resource": {q.Get("resource")}})
 }
 
 // mergeFirst returns the first part. Only replicas to which the proxy is connected send a part.

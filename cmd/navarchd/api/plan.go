@@ -56,7 +56,7 @@ func (a *API) body(ctx context.Context, e *endpoint, who authz.Caller, w http.Re
 
 // planPart previews a change for the proxies of this process.
 func planPart(a *API, ctx context.Context, who authz.Caller, q url.Values, body []byte) (any, error) {
-	for _, name := range []string{"delete", aloneParameter, bootstrapsParameter, proxiesParameter} {
+	for _, name := range []string{"delete", bootstrapsParameter, proxiesParameter} {
 		if text := q.Get(name); text != "" && text != "true" && text != "false" {
 			return nil, fmt.Errorf("%s=%.20q: want true or false", name, text)
 		}

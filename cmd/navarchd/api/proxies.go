@@ -3,6 +3,8 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"net/http"
 	"net/url"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
@@ -35,6 +37,32 @@ func proxiesPart(a *API, _ context.Context, who authz.Caller, q url.Values) (any
 	part := selection.PartOf(all)
 	part.Back, part.Left = back, a.left(who, &selection)
 	return part, nil
+}
+
+// synczPart returns the states of this replica's proxies of a name or namespace, in the requested window of their list.
+func synczPart(a *API, _ context.Context, who authz.Caller, q url.Values) (any, error) {
+	w, err := fleetapi.ParseWindow(q)
+	if err != nil {
+		return nil, err
+	}
+	if a.Proxies == nil {
+		return nil, statusError{http.StatusNotFound, fleetapi.ServesNone + ": ask one with role xds"}
+	}
+	var all []inspect.Sync
+	for _, s := range a.Proxies.Streams(who.Sees, q.Get("name")) {
+		if namespace := q.Get("namespace"); namespace == "" || namespace == s.Namespace {
+			all = append(all, inspect.SyncOf(s, a.Self))
+		}
+	}
+	return fleetapi.PartOfSyncs(w, all)
+}
+
+func mergeSyncz(_ *API, q url.Values, parts []fleetapi.From[fleetapi.Syncs], _ int) (a fleetapi.Answer[json.RawMessage], err error) {
+	w, err := fleetapi.ParseWindow(q)
+	if err != nil {
+		return a, err
+	}
+	return fleetapi.MergeSyncs(w, parts)
 }
 
 // left returns the selected proxies whose streams to this replica ended in the last 10 minutes. If the request selects

@@ -51,6 +51,10 @@ type Config struct {
 	// Objects reports whether this process, if it leads, has stored an object; nil: the process does not have role
 	// ingest.
 	Objects Objects
+	// Leader returns the name of the process that leads; empty: unknown. nil: no process leads, as in a saved report.
+	Leader func() string
+	// Lacks returns why a saved report does not have a list of this process. nil: the process runs.
+	Lacks func(page string) error
 }
 
 // Pages are the pages of /debug, of this process (debug.Pages) or in a saved report.
@@ -71,6 +75,9 @@ type Pages interface {
 	Plan(ctx context.Context, who authz.Caller, body []byte, q url.Values) (report *preview.Report, status int, err error)
 	// Problems returns all problems that the process knows and the caller may see.
 	Problems(sees authz.Visible) []inspect.Problem
+	// Patches returns the patches of EnvoyFilters that the caller may see, with the number of resources that each
+	// changes for the proxies of the process.
+	Patches(sees authz.Visible) []inspect.Patch
 }
 
 // Proxies are the connected proxies, of this process (debug.Proxies) or in a saved report.

@@ -160,7 +160,7 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 	if p.Proxies != nil {
 		c.Streams, c.Snapshot, c.Fleet = func(id string) []inspect.Stream { return p.Proxies.Streams(sees, id) },
 			p.Proxies.Mirror.Current, p.Proxies.Fleet
-		c.Patches = func() []inspect.Patch { return p.Proxies.patches(sees) }
+		c.Patches = func() []inspect.Patch { return p.Patches(sees) }
 	}
 	return c
 }

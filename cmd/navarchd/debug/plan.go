@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/push/meaning"
@@ -58,7 +59,7 @@ func (p *Pages) Plan(ctx context.Context, who authz.Caller, body []byte, q url.V
 // report does the work of Plan during the caller's turn.
 func (p *Pages) report(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
 	if p.Previewer == nil {
-		return nil, http.StatusNotFound, errors.New("this process serves no proxies: ask one with role xds")
+		return nil, http.StatusNotFound, errors.New(fleetapi.ServesNone + ": ask one with role xds")
 	}
 	objects, err := objectsIn(body)
 	if err != nil {

@@ -217,6 +217,13 @@ type List struct {
 	Held   []removal.Hold `json:"held"`   // oldest first, at most 1000; Names may be shortened
 }
 
+// Leader returns the name of the process that leads, or led last; empty: unknown.
+func (n *Known) Leader() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.known.Leader
+}
+
 // Of returns the removals in the namespaces for which the function sees returns true. List.Held is never nil. For
 // removals that cover all namespaces, sees is called with the empty namespace. The function sees must not call Of. The
 // caller owns the list, but not the maps and slices in its elements.
