@@ -49,7 +49,7 @@ if a kubeconfig is used. Otherwise it is unknown.
 --log reads a line of a proxy's access log in Istio's default format: it explains the line, and with --from or --to follows its
 request. --flags explains Envoy's response flags, and with --host also follows a request to that host (GET, or as a URL says).
 
-With -o json: {outcome, status, grpc_status, summary, confidence, doubts, policy, refusal, steps: [{type, resource, text,
+With -o json: {outcome, status, grpc_status, summary, confidence, doubts, policy, refusal, problems, steps: [{type, resource, text,
 passed: [{route, index, why}], more_passed}], to: [{cluster, weight, endpoints, ejected, ejected_known, tls}], mirrors}; with --from and
 --to {client, tls, cluster, endpoint, server, summary, confidence, doubts}.`,
 		Example: `  # Where does this request of web-0 go?
@@ -146,12 +146,18 @@ func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 	}
 	held.address(direction, &request)
 	result := walk.Walk(held.held, direction, request)
+	found := q.problemsOf(cmd, held, lackingObjects(held, result))
 	if q.format != short {
-		return q.format.print(cmd.OutOrStdout(), walkOf(result))
+		out := walkOf(result)
+		out.Problems = found
+		return q.format.print(cmd.OutOrStdout(), out)
 	}
 	w := cmd.OutOrStdout()
 	printSteps(w, "", result.Steps)
 	printSummary(w, result.Summary(), result.Refusal, result.Confidence, result.Doubts)
+	for _, line := range found {
+		fmt.Fprintln(w, "problem: "+show.Printable(line))
+	}
 	if result.Refusal != nil && q.to != "" {
 		q.printCheck(cmd, held, request, request.Port)
 	} else {

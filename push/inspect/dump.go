@@ -28,7 +28,7 @@ import (
 )
 
 // These are prefixes of the details in a resource's error state. WithheldDetails means that the resource is withheld
-// from all proxies with the same configuration (a view). RefusedDetails means that the proxy itself has refused the
+// from all proxies with the same configuration (a view), or that the proxy requests a Secret and may not have it. RefusedDetails means that the proxy itself has refused the
 // resource.
 const (
 	WithheldDetails = "withheld: "
@@ -145,6 +145,9 @@ type dumpEntry struct {
 // or are withheld.
 func (st Stream) dumpEntries(t xds.Type, held []*xds.Resource) (all []dumpEntry, err error) {
 	failures := st.failures(t)
+	if t == xds.Secret {
+		st.addLacks(failures, held)
+	}
 	for _, r := range held {
 		body, err := asAny(r)
 		if err != nil {
@@ -163,6 +166,22 @@ func (st Stream) dumpEntries(t xds.Type, held []*xds.Resource) (all []dumpEntry,
 		}
 	}
 	return all, nil
+}
+
+// addLacks adds to failures the Secrets that a proxy requests and does not hold.
+func (st Stream) addLacks(failures map[string]failure, held []*xds.Resource) {
+	if st.Lacks == nil {
+		return
+	}
+	lacks := st.Lacks()
+	for _, r := range held {
+		delete(lacks, r.Name)
+	}
+	for name, why := range lacks {
+		f := failures[name]
+		f.details = append(f.details, WithheldDetails+why)
+		failures[name] = f
+	}
 }
 
 // failure states why a proxy lacks a version of a resource.

@@ -116,6 +116,21 @@ func TestDumpOfRefusedAndWithheld(t *testing.T) {
 	}
 }
 
+// A Secret that a proxy requests and does not get is in the dump with the reason, unless the proxy has an older version.
+func TestDumpOfLackingSecrets(t *testing.T) {
+	st := Stream{Held: func() Resources { return Resources{} }, Lacks: func() map[string]string {
+		return map[string]string{"kubernetes://old": "no right", "kubernetes://gone": "there is no Secret"}
+	}}
+	entries, err := st.dumpEntries(xds.Secret, []*xds.Resource{resource(t, xds.Secret, "kubernetes://old", &tlsv3.Secret{Name: "kubernetes://old"})})
+	if err != nil || len(entries) != 2 || entries[0].failed != nil || entries[1].name != "kubernetes://gone" ||
+		entries[1].failed.GetDetails() != "withheld: there is no Secret" {
+		t.Errorf("%v: %+v", err, entries)
+	}
+	if entries, err := st.dumpEntries(xds.Route, nil); err != nil || len(entries) != 0 {
+		t.Errorf("routes: %v %v", err, entries)
+	}
+}
+
 // An accepted resource has no status, as in Envoy's dump; a resource that was refused and is withheld has both details.
 func TestDumpStatus(t *testing.T) {
 	st := standing(t)

@@ -42,6 +42,9 @@ type Stream struct {
 	// Secret returns the state of the Secret with a resource name. It returns false if the proxy has disconnected. The
 	// field may be nil.
 	Secret func(name string) (Standing, bool)
+	// Lacks returns the names of the Secrets that the proxy requests and that are not planned for it, each with the
+	// reason. The field may be nil.
+	Lacks func() map[string]string
 }
 
 // TypeStatus is the state of one type of resources on a stream.

@@ -149,6 +149,15 @@ func (p proxies) stream(i int) inspect.Stream {
 		},
 		Explain: func() (*manifest.Set, inspect.Specs, error) { return p.explain(i) },
 		Secret:  func(name string) (inspect.Standing, bool) { return p.secret(of, i, name) },
+		Lacks: func() map[string]string {
+			l, err := p.planned()
+			if err != nil {
+				return nil
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.planner.Lacking(l.handles[i])
+		},
 	}
 }
 
