@@ -12,6 +12,7 @@ import (
 
 	"navarch.io/navarch/cmd/navarchctl/dump"
 	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/walk"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/object"
@@ -87,6 +88,7 @@ func (q *walks) proxy(cmd *cobra.Command, name string) (*subject, error) {
 		return nil, err
 	}
 	held := ofDump(d)
+	held.Close(d.Node.Closing)
 	s := &subject{held: held, dump: d, asked: from.asked, namespace: d.Node.Namespace, Peer: walk.Peer{Held: held, Addresses: d.Node.Addresses()}}
 	if d.Node.Namespace != "" && d.Node.Account != "" {
 		s.Identity = held.Identity(d.Node.Namespace, d.Node.Account)
@@ -112,6 +114,11 @@ func (q *walks) planned(file string) (*subject, error) {
 	for name, why := range planner.Lacking(handle) {
 		held.Withhold(name, why)
 	}
+	var closing []string
+	for _, key := range view.Closing(planner.Snapshot(), handle.Node) {
+		closing = append(closing, key.String())
+	}
+	held.Close(closing)
 	s := &subject{held: held, problems: problems, Peer: walk.Peer{Held: held, Addresses: handle.Node.Addresses}}
 	s.namespace = handle.Node.Namespace
 	if handle.Node.Account != "" {

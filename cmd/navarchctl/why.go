@@ -146,7 +146,7 @@ func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 	}
 	held.address(direction, &request)
 	result := walk.Walk(held.held, direction, request)
-	found := q.problemsOf(cmd, held, lackingObjects(held, result))
+	found := q.problemsOf(cmd, held, brokenObjects(held, result))
 	if q.format != short {
 		out := walkOf(result)
 		out.Problems = found

@@ -197,7 +197,7 @@ func printEntry(w io.Writer, e accesslog.Entry) error {
 	line("endpoint", e.Upstream)
 	line("route", e.Route)
 	if by := e.Denied(); by != "" {
-		line("denied", "by "+by)
+		line("denied", "by "+walk.RuleText(by))
 	}
 	if e.Status == 503 && len(e.Flags) == 0 && e.Upstream != "" {
 		line("answer", "of the application: the proxy states no flag")

@@ -168,3 +168,36 @@ func TestWhyHandshakesFailLive(t *testing.T) {
 		t.Errorf("asked for the problems of %q", asked)
 	}
 }
+
+// Refusals name the AuthorizationPolicy and the rule. A policy that cannot be enforced is named with the field, offline
+// and by the dump of a control plane, also by authz check.
+// Promise: why.md#who-may-call-a-workload
+func TestWhyNamesPolicies(t *testing.T) {
+	const policy = "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: %s, namespace: edge}\nspec: {selector: {matchLabels: {app: gw}}, %s}\n---\n"
+	gateway := edge + "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: g, namespace: edge}\n" +
+		"spec: {selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}\n---\n"
+	for _, c := range []struct {
+		name, spec       string
+		why, check, json []string
+	}{
+		{"ext", "action: CUSTOM, provider: {name: nosuch}, rules: [{to: [{operation: {paths: [/ip]}}]}]",
+			[]string{"refused: denied by AuthorizationPolicy edge/ext spec.rules[0], whose provider nosuch cannot be used"},
+			[]string{"AuthorizationPolicy edge/ext spec.rules[0], whose provider nosuch cannot be used"}, []string{`"policy": "istio-ext-authz-nosuch-ns[edge]`}},
+		{"allowed", "rules: [{to: [{operation: {paths: [/other]}}]}]", []string{"refused: no rule of AuthorizationPolicy edge/allowed allows it\n"},
+			[]string{"no rule of AuthorizationPolicy edge/allowed allows it"}, nil},
+		{"bad", "action: DENY, rules: [{from: [{source: {ipBlocks: [10.0.0.300]}}]}]", []string{
+			"refused: AuthorizationPolicy edge/bad cannot be enforced, so all requests are refused\n", "problem: AuthorizationPolicy edge/bad spec.rules[0]", "ipBlocks"},
+			[]string{"AuthorizationPolicy edge/bad cannot be enforced, so all requests are refused"}, nil},
+		{"good", "action: DENY, rules: [{from: [{source: {ipBlocks: [10.0.0.30]}}]}]", []string{"answers 404"}, []string{"no policy denies it"}, nil},
+	} {
+		folder, node := edgeNode(t, gateway+fmt.Sprintf(policy, c.name, c.spec))
+		for command, wants := range map[string][]string{"why --address :8080": c.why, "authz check": c.check, "authz check -o json": c.json} {
+			out, _, _ := ran(append(strings.Fields(command), "--config-dir", folder, "--to", node, "http://x.test/ip")...)
+			for _, want := range wants {
+				if !strings.Contains(out, want) || strings.Contains(out, "denied by ns[") {
+					t.Errorf("%s: %s: want %q\n%s", c.name, command, want, out)
+				}
+			}
+		}
+	}
+}

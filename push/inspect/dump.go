@@ -91,8 +91,13 @@ func protoJSON(m proto.Message) (json.RawMessage, error) {
 	return stable.Bytes(), nil
 }
 
+// ClosingMetadata is the field of the node's metadata in a dump with the policies that select the proxy and cannot be
+// enforced, as a list of "Kind namespace/name". Proxies themselves do not state it.
+const ClosingMetadata = "NAVARCH_CLOSED_BY"
+
 // bootstrap returns the section that istioctl reads first when it prints all sections. The section has the known part
-// of the proxy's bootstrap: the node ID, the version of the agent, and the service account of the verified identity.
+// of the proxy's bootstrap: the node ID, the version of the agent, and the service account of the verified identity. It
+// also has ClosingMetadata.
 func (st Stream) bootstrap() *adminv3.BootstrapConfigDump {
 	node := &corev3.Node{Id: st.Node}
 	fields := map[string]*structpb.Value{}
@@ -101,6 +106,15 @@ func (st Stream) bootstrap() *adminv3.BootstrapConfigDump {
 	}
 	if _, account, is := strings.Cut(st.Identity, "/sa/"); is {
 		fields["SERVICE_ACCOUNT"] = structpb.NewStringValue(account)
+	}
+	if st.Closing != nil {
+		var closing []*structpb.Value
+		for _, policy := range st.Closing() {
+			closing = append(closing, structpb.NewStringValue(policy))
+		}
+		if len(closing) > 0 {
+			fields[ClosingMetadata] = structpb.NewListValue(&structpb.ListValue{Values: closing})
+		}
 	}
 	if len(fields) > 0 {
 		node.Metadata = &structpb.Struct{Fields: fields}

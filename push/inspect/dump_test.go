@@ -116,6 +116,19 @@ func TestDumpOfRefusedAndWithheld(t *testing.T) {
 	}
 }
 
+// The node in a dump names the policies that close the proxy, and lacks the field if there are none.
+func TestDumpOfClosingPolicies(t *testing.T) {
+	st := Stream{Node: "n", Closing: func() []string { return []string{"AuthorizationPolicy a/b"} }}
+	got := st.bootstrap().GetBootstrap().GetNode().GetMetadata().GetFields()[ClosingMetadata].GetListValue().GetValues()
+	if len(got) != 1 || got[0].GetStringValue() != "AuthorizationPolicy a/b" {
+		t.Errorf("%v", got)
+	}
+	st.Closing = func() []string { return nil }
+	if got := st.bootstrap().GetBootstrap().GetNode().GetMetadata(); got != nil {
+		t.Errorf("%v", got)
+	}
+}
+
 // A Secret that a proxy requests and does not get is in the dump with the reason, unless the proxy has an older version.
 func TestDumpOfLackingSecrets(t *testing.T) {
 	st := Stream{Held: func() Resources { return Resources{} }, Lacks: func() map[string]string {

@@ -45,6 +45,9 @@ type Stream struct {
 	// Lacks returns the names of the Secrets that the proxy requests and that are not planned for it, each with the
 	// reason. The field may be nil.
 	Lacks func() map[string]string
+	// Closing returns the policies that select the proxy and cannot be enforced, as "Kind namespace/name". Because of
+	// them, the proxy refuses all traffic. The field may be nil.
+	Closing func() []string
 }
 
 // TypeStatus is the state of one type of resources on a stream.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -59,6 +60,13 @@ func (l *Loop) Standing(p *Proxy, name string) (s Standing) {
 		}
 	})
 	return s
+}
+
+// Closing returns the policies that select a proxy of this loop and cannot be enforced, so that the proxy refuses all
+// traffic. It waits for the loop's goroutine. The result is nil before the first plan and after the loop's end.
+func (l *Loop) Closing(p *Proxy) (policies []model.Key) {
+	l.inspect(func() { policies = view.Closing(l.planner.Snapshot(), p.Node) })
+	return policies
 }
 
 // Lacking returns the names of the Secrets that a joined proxy subscribes to and that its set does not have, each with

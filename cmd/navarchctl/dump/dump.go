@@ -42,6 +42,9 @@ type Node struct {
 	// the last dot in the third part of an ID with four parts.
 	Namespace string
 	Account   string // name of the service account (SERVICE_ACCOUNT of the metadata)
+	// Closing lists the policies that select the proxy and cannot be enforced, as "Kind namespace/name". Only dumps of
+	// navarchd have it.
+	Closing []string
 }
 
 // Addresses returns the IP address in the node's ID as a list of one element. The address is the second part of the ID,
@@ -210,6 +213,7 @@ func Read(raw []byte) (*Dump, error) {
 func nodeOf(node object) Node {
 	metadata := node.object("metadata")
 	n := Node{ID: node.text("id"), Namespace: metadata.text("NAMESPACE"), Account: metadata.text("SERVICE_ACCOUNT")}
+	_ = json.Unmarshal(metadata.field(inspect.ClosingMetadata), &n.Closing) // a field of another type is ignored
 	if parts := strings.Split(n.ID, "~"); len(parts) == 4 && n.Namespace == "" {
 		n.Namespace = parts[2][strings.LastIndexByte(parts[2], '.')+1:]
 	}

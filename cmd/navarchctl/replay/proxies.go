@@ -158,6 +158,18 @@ func (p proxies) stream(i int) inspect.Stream {
 			defer l.mu.Unlock()
 			return l.planner.Lacking(l.handles[i])
 		},
+		Closing: func() (policies []string) {
+			l, err := p.planned()
+			if err != nil {
+				return nil
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			for _, key := range view.Closing(l.planner.Snapshot(), l.handles[i].Node) {
+				policies = append(policies, key.String())
+			}
+			return policies
+		},
 	}
 }
 

@@ -219,6 +219,14 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 			}
 			return nil
 		},
+		Closing: func() (policies []string) {
+			if proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy); ok {
+				for _, key := range p.Planner.Closing(proxy.Proxy) {
+					policies = append(policies, key.String())
+				}
+			}
+			return policies
+		},
 	}
 	if proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy); ok {
 		s.Proxy, s.Cluster, s.Version = nameOf(proxy), cmp.Or(proxy.Node.Cluster, p.Cluster), proxy.Node.Version
