@@ -46,6 +46,7 @@ type subject struct {
 	// namespace is the proxy's namespace; empty: unknown. problems has the problems of the objects in --config-dir.
 	namespace string
 	problems  []object.Problem
+	ports     []inspect.ServicePort // of the services in front of a gateway
 }
 
 // address sets the address of a request that states no address. For Outbound, address looks for the host in the proxy's
@@ -89,7 +90,7 @@ func (q *walks) proxy(cmd *cobra.Command, name string) (*subject, error) {
 	}
 	held := ofDump(d)
 	held.Close(d.Node.Closing)
-	s := &subject{held: held, dump: d, asked: from.asked, namespace: d.Node.Namespace, Peer: walk.Peer{Held: held, Addresses: d.Node.Addresses()}}
+	s := &subject{held: held, dump: d, asked: from.asked, namespace: d.Node.Namespace, ports: d.Node.Ports, Peer: walk.Peer{Held: held, Addresses: d.Node.Addresses()}}
 	if d.Node.Namespace != "" && d.Node.Account != "" {
 		s.Identity = held.Identity(d.Node.Namespace, d.Node.Account)
 	}
@@ -121,6 +122,9 @@ func (q *walks) planned(file string) (*subject, error) {
 	held.Close(closing)
 	s := &subject{held: held, problems: problems, Peer: walk.Peer{Held: held, Addresses: handle.Node.Addresses}}
 	s.namespace = handle.Node.Namespace
+	for _, port := range planner.ServicePorts(handle) {
+		s.ports = append(s.ports, inspect.ServicePort(port))
+	}
 	if handle.Node.Account != "" {
 		s.Identity = held.Identity(handle.Node.Namespace, handle.Node.Account)
 	}

@@ -86,7 +86,7 @@ func (q *question) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&q.from, "from", "", "The proxy of the client.")
 	f.StringVar(&q.to, "to", "", "The proxy of the server, or a gateway.")
-	f.StringVar(&q.at, "address", "", "IP, IP:PORT or :PORT of the connection; for a gateway the port that it binds. Default: of the URL.")
+	f.StringVar(&q.at, "address", "", "IP, IP:PORT or :PORT of the connection; at a gateway of its Service or Pod. Default: of the URL.")
 	f.StringVar(&q.flags, "flags", "", "Response flags of Envoy to explain, separated by commas, as UH,URX.")
 	f.StringVar(&q.host, "host", "", "With --flags: HOST[:PORT] or URL of the request, which is followed from --from or --to.")
 	f.StringVar(&q.clusters, "clusters", "",
@@ -144,8 +144,7 @@ func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 	if q.to != "" {
 		direction = walk.Inbound
 	}
-	held.address(direction, &request)
-	result := walk.Walk(held.held, direction, request)
+	result, request := held.follow(direction, request)
 	found := q.problemsOf(cmd, held, brokenObjects(held, result))
 	if q.format != short {
 		out := walkOf(result)

@@ -138,7 +138,8 @@ func TestWhyHandshakesFail(t *testing.T) {
 // The dump of a control plane says why a gateway lacks a Secret. The problems of exactly this Secret are asked for.
 // Promise: why.md#certificates
 func TestWhyHandshakesFailLive(t *testing.T) {
-	const dump = `{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "bootstrap": {"node": {"id": "router~10.1.0.10~gw-0.edge~edge.svc.cluster.local"}}},
+	const dump = `{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.BootstrapConfigDump", "bootstrap": {"node": {"id": "router~10.1.0.10~gw-0.edge~edge.svc.cluster.local",
+ "metadata": {"NAVARCH_CLOSED_BY": ["AuthorizationPolicy edge/x"], "NAVARCH_SERVICE_PORTS": [{"service": "Service edge/gw", "addresses": ["10.96.15.1"], "port": 443, "pod": 8443}]}}}},
 {"@type": "type.googleapis.com/envoy.admin.v3.ListenersConfigDump", "dynamic_listeners": [{"name": "0.0.0.0_8443", "active_state": {"listener": {
  "@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "0.0.0.0_8443", "address": {"socket_address": {"address": "0.0.0.0", "port_value": 8443}},
  "filter_chains": [{"transport_socket": {"name": "tls", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
@@ -158,8 +159,8 @@ func TestWhyHandshakesFailLive(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	out, _, err := ran("why", "--server", strings.TrimPrefix(server.URL, "http://"), "--to", "gw-0.edge", "--address", ":8443", "https://x.test/")
-	for _, want := range []string{"the handshake fails: no Secret edge/mixed", "problem: Secret edge/mixed data.tls.key: not of it", "confidence: certain\n"} {
+	out, _, err := ran("why", "--server", strings.TrimPrefix(server.URL, "http://"), "--to", "gw-0.edge", "https://x.test/")
+	for _, want := range []string{"port 443 of Service edge/gw is 8443 of the Pod\n", "the handshake fails: no Secret edge/mixed", "problem: Secret edge/mixed data.tls.key: not of it", "confidence: certain\n"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%v, want %q\n%s", err, want, out)
 		}

@@ -97,7 +97,7 @@ const ClosingMetadata = "NAVARCH_CLOSED_BY"
 
 // bootstrap returns the section that istioctl reads first when it prints all sections. The section has the known part
 // of the proxy's bootstrap: the node ID, the version of the agent, and the service account of the verified identity. It
-// also has ClosingMetadata.
+// also has ClosingMetadata and PortsMetadata.
 func (st Stream) bootstrap() *adminv3.BootstrapConfigDump {
 	node := &corev3.Node{Id: st.Node}
 	fields := map[string]*structpb.Value{}
@@ -114,6 +114,11 @@ func (st Stream) bootstrap() *adminv3.BootstrapConfigDump {
 		}
 		if len(closing) > 0 {
 			fields[ClosingMetadata] = structpb.NewListValue(&structpb.ListValue{Values: closing})
+		}
+	}
+	if st.Ports != nil {
+		if all := st.Ports(); len(all) > 0 {
+			fields[PortsMetadata] = portsValue(all)
 		}
 	}
 	if len(fields) > 0 {

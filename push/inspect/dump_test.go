@@ -2,8 +2,10 @@ package inspect
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -116,13 +118,24 @@ func TestDumpOfRefusedAndWithheld(t *testing.T) {
 	}
 }
 
-// The node in a dump names the policies that close the proxy, and lacks the field if there are none.
+// The node in a dump names the policies that close the proxy, and the ports of the Services in front of a gateway. It
+// lacks these fields if there are none.
 func TestDumpOfClosingPolicies(t *testing.T) {
 	st := Stream{Node: "n", Closing: func() []string { return []string{"AuthorizationPolicy a/b"} }}
 	got := st.bootstrap().GetBootstrap().GetNode().GetMetadata().GetFields()[ClosingMetadata].GetListValue().GetValues()
 	if len(got) != 1 || got[0].GetStringValue() != "AuthorizationPolicy a/b" {
 		t.Errorf("%v", got)
 	}
+	st.Ports = func() []ServicePort { return []ServicePort{{"Service a/b", []string{"10.0.0.1"}, 443, 8443}} }
+	raw, err := protojson.Marshal(st.bootstrap().GetBootstrap().GetNode().GetMetadata().GetFields()[PortsMetadata])
+	var ports []ServicePort
+	if err == nil {
+		err = json.Unmarshal(raw, &ports)
+	}
+	if err != nil || len(ports) != 1 || !reflect.DeepEqual(ports[0], ServicePort{"Service a/b", []string{"10.0.0.1"}, 443, 8443}) {
+		t.Errorf("ports %s: %v", raw, err)
+	}
+	st.Ports = nil
 	st.Closing = func() []string { return nil }
 	if got := st.bootstrap().GetBootstrap().GetNode().GetMetadata(); got != nil {
 		t.Errorf("%v", got)

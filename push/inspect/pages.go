@@ -48,6 +48,8 @@ type Stream struct {
 	// Closing returns the policies that select the proxy and cannot be enforced, as "Kind namespace/name". Because of
 	// them, the proxy refuses all traffic. The field may be nil.
 	Closing func() []string
+	// Ports returns the ports of the services in front of a gateway. The field may be nil.
+	Ports func() []ServicePort
 }
 
 // TypeStatus is the state of one type of resources on a stream.

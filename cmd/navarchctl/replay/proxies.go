@@ -158,6 +158,18 @@ func (p proxies) stream(i int) inspect.Stream {
 			defer l.mu.Unlock()
 			return l.planner.Lacking(l.handles[i])
 		},
+		Ports: func() (ports []inspect.ServicePort) {
+			l, err := p.planned()
+			if err != nil {
+				return nil
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			for _, port := range l.planner.ServicePorts(l.handles[i]) {
+				ports = append(ports, inspect.ServicePort(port))
+			}
+			return ports
+		},
 		Closing: func() (policies []string) {
 			l, err := p.planned()
 			if err != nil {

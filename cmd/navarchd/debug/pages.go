@@ -219,6 +219,14 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 			}
 			return nil
 		},
+		Ports: func() (ports []inspect.ServicePort) {
+			if proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy); ok {
+				for _, port := range p.Planner.ServicePorts(proxy.Proxy) {
+					ports = append(ports, inspect.ServicePort(port))
+				}
+			}
+			return ports
+		},
 		Closing: func() (policies []string) {
 			if proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy); ok {
 				for _, key := range p.Planner.Closing(proxy.Proxy) {
