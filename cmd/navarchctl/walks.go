@@ -90,7 +90,8 @@ func (q *walks) proxy(cmd *cobra.Command, name string) (*subject, error) {
 	}
 	held := ofDump(d)
 	held.Close(d.Node.Closing)
-	s := &subject{held: held, dump: d, asked: from.asked, namespace: d.Node.Namespace, ports: d.Node.Ports, Peer: walk.Peer{Held: held, Addresses: d.Node.Addresses()}}
+	s := &subject{held: held, dump: d, asked: from.asked, namespace: d.Node.Namespace, ports: d.Node.Ports,
+		Peer: walk.Peer{Held: held, Addresses: d.Node.Addresses()}}
 	if d.Node.Namespace != "" && d.Node.Account != "" {
 		s.Identity = held.Identity(d.Node.Namespace, d.Node.Account)
 	}
@@ -132,7 +133,8 @@ func (q *walks) planned(file string) (*subject, error) {
 	return s, nil
 }
 
-// ofDump returns the resources of a dump that are neither warming nor draining, and the reasons why Secrets are missing.
+// ofDump returns the resources of a dump that are neither warming nor draining, and the reasons why Secrets are
+// missing.
 func ofDump(d *dump.Dump) *walk.Messages {
 	out := &walk.Messages{}
 	for _, of := range d.Resources {

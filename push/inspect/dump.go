@@ -28,8 +28,8 @@ import (
 )
 
 // These are prefixes of the details in a resource's error state. WithheldDetails means that the resource is withheld
-// from all proxies with the same configuration (a view), or that the proxy requests a Secret and may not have it. RefusedDetails means that the proxy itself has refused the
-// resource.
+// from all proxies with the same configuration (a view), or that the proxy requests a Secret and may not have it.
+// RefusedDetails means that the proxy itself has refused the resource.
 const (
 	WithheldDetails = "withheld: "
 	RefusedDetails  = "refused: "

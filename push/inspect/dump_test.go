@@ -119,7 +119,7 @@ func TestDumpOfRefusedAndWithheld(t *testing.T) {
 }
 
 // The node in a dump names the policies that close the proxy, and the ports of the Services in front of a gateway. It
-// lacks these fields if there are none.
+// lacks fields without values.
 func TestDumpOfClosingPolicies(t *testing.T) {
 	st := Stream{Node: "n", Closing: func() []string { return []string{"AuthorizationPolicy a/b"} }}
 	got := st.bootstrap().GetBootstrap().GetNode().GetMetadata().GetFields()[ClosingMetadata].GetListValue().GetValues()
@@ -142,7 +142,8 @@ func TestDumpOfClosingPolicies(t *testing.T) {
 	}
 }
 
-// A Secret that a proxy requests and does not get is in the dump with the reason, unless the proxy has an older version.
+// A Secret that a proxy requests and does not get is in the dump with the reason, unless the proxy has an older
+// version.
 func TestDumpOfLackingSecrets(t *testing.T) {
 	st := Stream{Held: func() Resources { return Resources{} }, Lacks: func() map[string]string {
 		return map[string]string{"kubernetes://old": "no right", "kubernetes://gone": "there is no Secret"}

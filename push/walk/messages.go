@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Messages implements Held (the configuration of one proxy), Secrets and Policed by decoded messages. The zero Messages is empty
-// and ready for use. Listeners keep the order of the calls of Add. A resource that is not a listener replaces an
-// earlier one with the same type and name. Methods may run concurrently, except with Add, Withhold and Close.
+// Messages implements Held (the configuration of one proxy), Secrets and Policed by decoded messages. The zero Messages
+// is empty and ready for use. Listeners keep the order of the calls of Add. A resource that is not a listener replaces
+// an earlier one with the same type and name. Methods may run concurrently, except with Add, Withhold and Close.
 type Messages struct {
 	listeners []*listenerv3.Listener
 	routes    map[string]*routev3.RouteConfiguration

@@ -53,7 +53,8 @@ func (r Refusal) String() string {
 
 // ruleName matches the name of a rule (push/build/authz). Its parts are the provider of a CUSTOM policy, the namespace,
 // the name of the policy, the index of the rule, and the suffix of a rule whose provider cannot be used.
-var ruleName = regexp.MustCompile(`^(?:istio-ext-authz-(.*)-)?ns\[([^\]]*)\]-policy\[([^\]]*)\]-rule\[(\d+)\](-deny-due-to-bad-CUSTOM-action)?$`)
+var ruleName = regexp.MustCompile(`^(?:istio-ext-authz-(.*)-)?` +
+	`ns\[([^\]]*)\]-policy\[([^\]]*)\]-rule\[(\d+)\](-deny-due-to-bad-CUSTOM-action)?$`)
 
 // objectOf returns the object of a rule as "AuthorizationPolicy namespace/name". It returns a name of another form
 // unchanged.
