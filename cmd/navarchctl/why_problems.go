@@ -43,7 +43,8 @@ func (q *walks) problemsOf(cmd *cobra.Command, s *subject, objects []string) (li
 }
 
 // brokenObjects returns the objects whose problems may explain a result, as "Kind namespace/name". They are the
-// policies that cannot be enforced, and the Secrets and ConfigMaps that could provide the secrets which the proxy lacks.
+// policies that cannot be enforced, and the Secrets and ConfigMaps that could provide the secrets which the proxy
+// lacks.
 func brokenObjects(s *subject, r walk.Result) (objects []string) {
 	if r.Refusal != nil {
 		objects = append(objects, r.Refusal.Closing...)
