@@ -123,6 +123,8 @@ type decision struct {
 	// By is the policy rule that decides. Without such a rule it is the reason for the refusal, or states that no
 	// policy denies the request.
 	By string `json:"by"`
+	// Policy is Envoy's name of the policy rule that decides; empty: no rule decides.
+	Policy string `json:"policy,omitempty"`
 }
 
 // noCertificate is the output's text for a client without an identity.
@@ -230,9 +232,12 @@ func decisionOf(result walk.Result, port uint32, identity string) decision {
 	}
 	switch {
 	case refused:
-		v.Allowed, v.By = false, cmp.Or(result.Policy, reasonOf(result))
+		v.Allowed, v.Policy, v.By = false, result.Policy, reasonOf(result)
+		if result.Policy != "" {
+			v.By = walk.RuleText(result.Policy)
+		}
 	case result.Policy != "":
-		v.By = result.Policy
+		v.Policy, v.By = result.Policy, walk.RuleText(result.Policy)
 	}
 	return v
 }

@@ -129,7 +129,7 @@ func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (
 		statusNext(cmd, all, len(args) == 1, format)
 	}
 	bad = len(faulty(all))
-	if len(args) == 0 { // a named proxy was found
+	if len(args) == 0 { // a named proxy was found, so missing replicas do not matter
 		bad += t.silent + len(partial)
 	}
 	return bad, err

@@ -22,7 +22,7 @@ type proxyStatus struct {
 
 // UnmarshalJSON decodes a proxy with the fields of each type, such as cluster_sent and cluster_acked. Missing fields
 // are zero. A missing cluster_synced is computed from cluster_sent and cluster_acked, and likewise for the other types.
-// The error reports JSON that does not decode. UnmarshalJSON does not keep raw.
+// The error reports JSON that does not decode. UnmarshalJSON copies raw.
 func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 	type plain proxyStatus
 	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {

@@ -198,8 +198,7 @@ func (q *caseRunner) one(cmd *cobra.Command, c testCase) (tested, error) {
 	if c.To != "" {
 		direction = walk.Inbound
 	}
-	s.address(direction, &r)
-	result := walk.Walk(s.held, direction, r)
+	result, _ := s.follow(direction, r)
 	out := tested{Name: cmp.Or(c.Name, cmp.Or(c.Request.Method, http.MethodGet)+" "+c.Request.URL),
 		Summary: result.Summary(), Why: c.Want.differences(result)}
 	out.Pass = len(out.Why) == 0

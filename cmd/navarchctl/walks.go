@@ -12,8 +12,10 @@ import (
 
 	"navarch.io/navarch/cmd/navarchctl/dump"
 	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/walk"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/object"
 )
 
 // walks reads the configuration of the proxies through which a command follows a request (a walk). The configuration
@@ -41,6 +43,10 @@ type subject struct {
 	dump     *dump.Dump // nil with --config-dir
 	asked    string     // NAME.NAMESPACE for which the control plane was asked; empty: it was not asked
 	accounts []string   // SPIFFE IDs of service accounts; known only with --config-dir
+	// namespace is the proxy's namespace; empty: unknown. problems has the problems of the objects in --config-dir.
+	namespace string
+	problems  []object.Problem
+	ports     []inspect.ServicePort // of the services in front of a gateway
 }
 
 // address sets the address of a request that states no address. For Outbound, address looks for the host in the proxy's
@@ -83,7 +89,9 @@ func (q *walks) proxy(cmd *cobra.Command, name string) (*subject, error) {
 		return nil, err
 	}
 	held := ofDump(d)
-	s := &subject{held: held, dump: d, asked: from.asked, Peer: walk.Peer{Held: held, Addresses: d.Node.Addresses()}}
+	held.Close(d.Node.Closing)
+	s := &subject{held: held, dump: d, asked: from.asked, namespace: d.Node.Namespace, ports: d.Node.Ports,
+		Peer: walk.Peer{Held: held, Addresses: d.Node.Addresses()}}
 	if d.Node.Namespace != "" && d.Node.Account != "" {
 		s.Identity = held.Identity(d.Node.Namespace, d.Node.Account)
 	}
@@ -97,7 +105,7 @@ func (q *walks) planned(file string) (*subject, error) {
 	}
 	from := q.offline
 	from.proxy = file
-	planner, handle, _, err := from.plan()
+	planner, handle, problems, err := from.plan()
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +113,19 @@ func (q *walks) planned(file string) (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{held: held, Peer: walk.Peer{Held: held, Addresses: handle.Node.Addresses}}
+	for name, why := range planner.Lacking(handle) {
+		held.Withhold(name, why)
+	}
+	var closing []string
+	for _, key := range view.Closing(planner.Snapshot(), handle.Node) {
+		closing = append(closing, key.String())
+	}
+	held.Close(closing)
+	s := &subject{held: held, problems: problems, Peer: walk.Peer{Held: held, Addresses: handle.Node.Addresses}}
+	s.namespace = handle.Node.Namespace
+	for _, port := range planner.ServicePorts(handle) {
+		s.ports = append(s.ports, inspect.ServicePort(port))
+	}
 	if handle.Node.Account != "" {
 		s.Identity = held.Identity(handle.Node.Namespace, handle.Node.Account)
 	}
@@ -113,23 +133,32 @@ func (q *walks) planned(file string) (*subject, error) {
 	return s, nil
 }
 
-// ofDump returns the resources of a dump that are neither warming nor draining.
+// ofDump returns the resources of a dump that are neither warming nor draining, and the reasons why Secrets are
+// missing.
 func ofDump(d *dump.Dump) *walk.Messages {
 	out := &walk.Messages{}
 	for _, of := range d.Resources {
 		for _, r := range of {
-			if r.Message != nil && r.Where != "draining" && r.Where != "warming" {
+			switch {
+			case r.Message != nil && r.Where != "draining" && r.Where != "warming":
 				out.Add(r.Message)
+			case r.Type != xds.Secret:
+			case r.Failure != nil && r.Failure.Withheld:
+				out.Withhold(r.Name, strings.TrimPrefix(r.Failure.Details, inspect.WithheldDetails))
+			case r.Failure != nil:
+				out.Withhold(r.Name, "the proxy refused "+r.Name+": "+strings.TrimPrefix(r.Failure.Details, inspect.RefusedDetails))
+			case r.Where == "warming":
+				out.Withhold(r.Name, "the proxy has not received "+r.Name+" from the control plane")
 			}
 		}
 	}
 	return out
 }
 
-// ofSet decodes planned listeners, route configurations, clusters and assignments.
+// ofSet decodes planned listeners, route configurations, clusters, assignments and Secrets.
 func ofSet(all inspect.Resources) (*walk.Messages, error) {
 	out := &walk.Messages{}
-	for _, t := range []xds.Type{xds.Listener, xds.Route, xds.Cluster, xds.Endpoint} {
+	for _, t := range []xds.Type{xds.Listener, xds.Route, xds.Cluster, xds.Endpoint, xds.Secret} {
 		for _, r := range all[t] {
 			m, err := inspect.Message(r)
 			if err != nil {

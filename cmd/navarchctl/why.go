@@ -49,7 +49,7 @@ if a kubeconfig is used. Otherwise it is unknown.
 --log reads a line of a proxy's access log in Istio's default format: it explains the line, and with --from or --to follows its
 request. --flags explains Envoy's response flags, and with --host also follows a request to that host (GET, or as a URL says).
 
-With -o json: {outcome, status, grpc_status, summary, confidence, doubts, policy, refusal, steps: [{type, resource, text,
+With -o json: {outcome, status, grpc_status, summary, confidence, doubts, policy, refusal, problems, steps: [{type, resource, text,
 passed: [{route, index, why}], more_passed}], to: [{cluster, weight, endpoints, ejected, ejected_known, tls}], mirrors}; with --from and
 --to {client, tls, cluster, endpoint, server, summary, confidence, doubts}.`,
 		Example: `  # Where does this request of web-0 go?
@@ -86,7 +86,7 @@ func (q *question) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&q.from, "from", "", "The proxy of the client.")
 	f.StringVar(&q.to, "to", "", "The proxy of the server, or a gateway.")
-	f.StringVar(&q.at, "address", "", "IP, IP:PORT or :PORT of the connection; for a gateway the port that it binds. Default: of the URL.")
+	f.StringVar(&q.at, "address", "", "IP, IP:PORT or :PORT of the connection; at a gateway of its Service or Pod. Default: of the URL.")
 	f.StringVar(&q.flags, "flags", "", "Response flags of Envoy to explain, separated by commas, as UH,URX.")
 	f.StringVar(&q.host, "host", "", "With --flags: HOST[:PORT] or URL of the request, which is followed from --from or --to.")
 	f.StringVar(&q.clusters, "clusters", "",
@@ -144,14 +144,19 @@ func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 	if q.to != "" {
 		direction = walk.Inbound
 	}
-	held.address(direction, &request)
-	result := walk.Walk(held.held, direction, request)
+	result, request := held.follow(direction, request)
+	found := q.problemsOf(cmd, held, brokenObjects(held, result))
 	if q.format != short {
-		return q.format.print(cmd.OutOrStdout(), walkOf(result))
+		out := walkOf(result)
+		out.Problems = found
+		return q.format.print(cmd.OutOrStdout(), out)
 	}
 	w := cmd.OutOrStdout()
 	printSteps(w, "", result.Steps)
 	printSummary(w, result.Summary(), result.Refusal, result.Confidence, result.Doubts)
+	for _, line := range found {
+		fmt.Fprintln(w, "problem: "+show.Printable(line))
+	}
 	if result.Refusal != nil && q.to != "" {
 		q.printCheck(cmd, held, request, request.Port)
 	} else {

@@ -26,13 +26,15 @@ type walked struct {
 	GRPC    *int   `json:"grpc_status,omitempty"`
 	Summary string `json:"summary"`
 	// Confidence is certain, likely or possible. Doubts are the reasons why the confidence is not greater.
-	Confidence string        `json:"confidence"`
-	Doubts     []string      `json:"doubts,omitempty"`
-	Policy     string        `json:"policy,omitempty"`
-	Refusal    string        `json:"refusal,omitempty"` // the policies that refuse the request
-	Steps      []walkedStep  `json:"steps"`
-	To         []destination `json:"to,omitempty"`
-	Mirrors    []destination `json:"mirrors,omitempty"`
+	Confidence string   `json:"confidence"`
+	Doubts     []string `json:"doubts,omitempty"`
+	Policy     string   `json:"policy,omitempty"`
+	Refusal    string   `json:"refusal,omitempty"` // the policies that refuse the request
+	// Problems are known problems of the objects that decide, as "Kind namespace/name field: message".
+	Problems []string      `json:"problems,omitempty"`
+	Steps    []walkedStep  `json:"steps"`
+	To       []destination `json:"to,omitempty"`
+	Mirrors  []destination `json:"mirrors,omitempty"`
 }
 
 type walkedStep struct {
@@ -195,7 +197,7 @@ func printEntry(w io.Writer, e accesslog.Entry) error {
 	line("endpoint", e.Upstream)
 	line("route", e.Route)
 	if by := e.Denied(); by != "" {
-		line("denied", "by "+by)
+		line("denied", "by "+walk.RuleText(by))
 	}
 	if e.Status == 503 && len(e.Flags) == 0 && e.Upstream != "" {
 		line("answer", "of the application: the proxy states no flag")

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/model"
@@ -123,7 +125,9 @@ func gatewayObject(g *model.Gateway) Object {
 		port := server.GetPort()
 		text := fmt.Sprintf("port %d %s, hosts %s", port.GetNumber(), port.GetProtocol(), strings.Join(server.GetHosts(), ", "))
 		if tls := server.GetTls(); tls != nil {
-			text += ", TLS " + tls.GetMode().String()
+			if !plain(port, tls) {
+				text += ", TLS " + tls.GetMode().String()
+			}
 			if tls.GetCredentialName() != "" {
 				text += " with " + tls.GetCredentialName()
 			}
@@ -134,6 +138,13 @@ func gatewayObject(g *model.Gateway) Object {
 		o.Facts = append(o.Facts, Fact{"server", text, []string{at(g.Key, fmt.Sprintf("spec.servers[%d]", i))}})
 	}
 	return o
+}
+
+// plain reports whether a server has TLS settings, for example httpsRedirect, and no TLS. The mode PASSTHROUGH is the
+// default, and has no effect unless the protocol of the port is HTTPS or TLS.
+func plain(port *networkingv1.Port, tls *networkingv1.ServerTLSSettings) bool {
+	protocol := strings.ToUpper(port.GetProtocol())
+	return tls.GetMode() == networkingv1.ServerTLSSettings_PASSTHROUGH && protocol != "HTTPS" && protocol != "TLS"
 }
 
 // route describes a VirtualService, and the hosts whose routes it may determine.

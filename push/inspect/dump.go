@@ -28,8 +28,8 @@ import (
 )
 
 // These are prefixes of the details in a resource's error state. WithheldDetails means that the resource is withheld
-// from all proxies with the same configuration (a view). RefusedDetails means that the proxy itself has refused the
-// resource.
+// from all proxies with the same configuration (a view), or that the proxy requests a Secret and may not have it.
+// RefusedDetails means that the proxy itself has refused the resource.
 const (
 	WithheldDetails = "withheld: "
 	RefusedDetails  = "refused: "
@@ -91,8 +91,13 @@ func protoJSON(m proto.Message) (json.RawMessage, error) {
 	return stable.Bytes(), nil
 }
 
+// ClosingMetadata is the field of the node's metadata in a dump with the policies that select the proxy and cannot be
+// enforced, as a list of "Kind namespace/name". Proxies themselves do not state it.
+const ClosingMetadata = "NAVARCH_CLOSED_BY"
+
 // bootstrap returns the section that istioctl reads first when it prints all sections. The section has the known part
-// of the proxy's bootstrap: the node ID, the version of the agent, and the service account of the verified identity.
+// of the proxy's bootstrap: the node ID, the version of the agent, and the service account of the verified identity. It
+// also has ClosingMetadata and PortsMetadata.
 func (st Stream) bootstrap() *adminv3.BootstrapConfigDump {
 	node := &corev3.Node{Id: st.Node}
 	fields := map[string]*structpb.Value{}
@@ -101,6 +106,20 @@ func (st Stream) bootstrap() *adminv3.BootstrapConfigDump {
 	}
 	if _, account, is := strings.Cut(st.Identity, "/sa/"); is {
 		fields["SERVICE_ACCOUNT"] = structpb.NewStringValue(account)
+	}
+	if st.Closing != nil {
+		var closing []*structpb.Value
+		for _, policy := range st.Closing() {
+			closing = append(closing, structpb.NewStringValue(policy))
+		}
+		if len(closing) > 0 {
+			fields[ClosingMetadata] = structpb.NewListValue(&structpb.ListValue{Values: closing})
+		}
+	}
+	if st.Ports != nil {
+		if all := st.Ports(); len(all) > 0 {
+			fields[PortsMetadata] = portsValue(all)
+		}
 	}
 	if len(fields) > 0 {
 		node.Metadata = &structpb.Struct{Fields: fields}
@@ -145,6 +164,9 @@ type dumpEntry struct {
 // or are withheld.
 func (st Stream) dumpEntries(t xds.Type, held []*xds.Resource) (all []dumpEntry, err error) {
 	failures := st.failures(t)
+	if t == xds.Secret {
+		st.addLacks(failures, held)
+	}
 	for _, r := range held {
 		body, err := asAny(r)
 		if err != nil {
@@ -163,6 +185,22 @@ func (st Stream) dumpEntries(t xds.Type, held []*xds.Resource) (all []dumpEntry,
 		}
 	}
 	return all, nil
+}
+
+// addLacks adds to failures the Secrets that a proxy requests and does not hold.
+func (st Stream) addLacks(failures map[string]failure, held []*xds.Resource) {
+	if st.Lacks == nil {
+		return
+	}
+	lacks := st.Lacks()
+	for _, r := range held {
+		delete(lacks, r.Name)
+	}
+	for name, why := range lacks {
+		f := failures[name]
+		f.details = append(f.details, WithheldDetails+why)
+		failures[name] = f
+	}
 }
 
 // failure states why a proxy lacks a version of a resource.

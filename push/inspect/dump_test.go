@@ -2,8 +2,10 @@ package inspect
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -113,6 +115,46 @@ func TestDumpOfRefusedAndWithheld(t *testing.T) {
 			!strings.Contains(raw, "refused: the proxy's error text is not known") {
 			t.Errorf("%v: %v %s", kind, err, raw)
 		}
+	}
+}
+
+// The node in a dump names the policies that close the proxy, and the ports of the Services in front of a gateway. It
+// lacks fields without values.
+func TestDumpOfClosingPolicies(t *testing.T) {
+	st := Stream{Node: "n", Closing: func() []string { return []string{"AuthorizationPolicy a/b"} }}
+	got := st.bootstrap().GetBootstrap().GetNode().GetMetadata().GetFields()[ClosingMetadata].GetListValue().GetValues()
+	if len(got) != 1 || got[0].GetStringValue() != "AuthorizationPolicy a/b" {
+		t.Errorf("%v", got)
+	}
+	st.Ports = func() []ServicePort { return []ServicePort{{"Service a/b", []string{"10.0.0.1"}, 443, 8443}} }
+	raw, err := protojson.Marshal(st.bootstrap().GetBootstrap().GetNode().GetMetadata().GetFields()[PortsMetadata])
+	var ports []ServicePort
+	if err == nil {
+		err = json.Unmarshal(raw, &ports)
+	}
+	if err != nil || len(ports) != 1 || !reflect.DeepEqual(ports[0], ServicePort{"Service a/b", []string{"10.0.0.1"}, 443, 8443}) {
+		t.Errorf("ports %s: %v", raw, err)
+	}
+	st.Ports = nil
+	st.Closing = func() []string { return nil }
+	if got := st.bootstrap().GetBootstrap().GetNode().GetMetadata(); got != nil {
+		t.Errorf("%v", got)
+	}
+}
+
+// A Secret that a proxy requests and does not get is in the dump with the reason, unless the proxy has an older
+// version.
+func TestDumpOfLackingSecrets(t *testing.T) {
+	st := Stream{Held: func() Resources { return Resources{} }, Lacks: func() map[string]string {
+		return map[string]string{"kubernetes://old": "no right", "kubernetes://gone": "there is no Secret"}
+	}}
+	entries, err := st.dumpEntries(xds.Secret, []*xds.Resource{resource(t, xds.Secret, "kubernetes://old", &tlsv3.Secret{Name: "kubernetes://old"})})
+	if err != nil || len(entries) != 2 || entries[0].failed != nil || entries[1].name != "kubernetes://gone" ||
+		entries[1].failed.GetDetails() != "withheld: there is no Secret" {
+		t.Errorf("%v: %+v", err, entries)
+	}
+	if entries, err := st.dumpEntries(xds.Route, nil); err != nil || len(entries) != 0 {
+		t.Errorf("routes: %v %v", err, entries)
 	}
 }
 

@@ -42,6 +42,14 @@ type Stream struct {
 	// Secret returns the state of the Secret with a resource name. It returns false if the proxy has disconnected. The
 	// field may be nil.
 	Secret func(name string) (Standing, bool)
+	// Lacks returns the names of the Secrets that the proxy requests and that are not planned for it, each with the
+	// reason. The field may be nil.
+	Lacks func() map[string]string
+	// Closing returns the policies that select the proxy and cannot be enforced, as "Kind namespace/name". Because of
+	// them, the proxy refuses all traffic. The field may be nil.
+	Closing func() []string
+	// Ports returns the ports of the services in front of a gateway. The field may be nil.
+	Ports func() []ServicePort
 }
 
 // TypeStatus is the state of one type of resources on a stream.

@@ -51,6 +51,16 @@ func TestMissingSecretIsAProblem(t *testing.T) {
 	if got := texts(); !slices.Equal(got, want) {
 		t.Errorf("problems\n%q\nwant\n%q", got, want)
 	}
+	if got := p.Lacking(h); len(got) != 5 || got["kubernetes://none"] != "there is no Secret edge/none with a valid certificate and private key" ||
+		got["kubernetes://good"] != "the private key of kubernetes://good is not decrypted yet" {
+		t.Errorf("lacking %q", got)
+	}
+	for _, s := range p.Sealed() {
+		p.Opened(s, model.PrivateKey("key"))
+	}
+	if got := p.Lacking(h); len(got) != 4 || got["kubernetes://good"] != "" {
+		t.Errorf("lacking, once the key is decrypted: %q", got)
+	}
 	for _, now := range []model.Record{tlsSecret(t, "edge/none", "chain", "", "1"), tlsSecret(t, "edge/good-cacert", "", "ca", ""), tlsSecret(t, "edge/ca", "", "ca", "")} {
 		edited(p, now)
 	}

@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -58,4 +60,48 @@ func (l *Loop) Standing(p *Proxy, name string) (s Standing) {
 		}
 	})
 	return s
+}
+
+// Closing returns the policies that select a proxy of this loop and cannot be enforced, so that the proxy refuses all
+// traffic. It waits for the loop's goroutine. The result is nil before the first plan and after the loop's end.
+func (l *Loop) Closing(p *Proxy) (policies []model.Key) {
+	l.inspect(func() { policies = view.Closing(l.planner.Snapshot(), p.Node) })
+	return policies
+}
+
+// Lacking returns the names of the Secrets that a joined proxy subscribes to and that its set does not have, each with
+// the reason. The result is nil if it is empty.
+func (p *Planner) Lacking(h *Handle) (why map[string]string) {
+	for _, name := range h.secrets.All() {
+		if h.Set().Types[xds.Secret].Get(name) != nil {
+			continue
+		}
+		_, reason := p.missing(h, name)
+		if who := h.View().Secrets; reason == "" && p.secrets.Right(who).Known {
+			reason = "the private key of " + name + " is not decrypted yet"
+		} else if reason == "" {
+			reason = "it is not known yet whether " + who.String() + " may list Secrets"
+		}
+		if why == nil {
+			why = map[string]string{}
+		}
+		why[name] = reason
+	}
+	return why
+}
+
+// Lacking returns the result of Planner.Lacking for a proxy of this loop. A failed attempt to decrypt a private key is
+// the reason if there is one. It waits for the loop's goroutine. The result is nil before the first plan and after the
+// loop's end.
+func (l *Loop) Lacking(p *Proxy) (why map[string]string) {
+	l.inspect(func() {
+		why = l.planner.Lacking(p.Handle)
+		for name := range why {
+			key := l.planner.secrets.Object(p.planned.Load().identity.Subscriptions, name)
+			if f := l.failed[key]; f.err != nil {
+				why[name] = fmt.Sprintf("the private key of %v cannot be decrypted: %v", key, f.err)
+			}
+		}
+	})
+	return why
 }

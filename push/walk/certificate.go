@@ -14,13 +14,16 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Secrets is a Held (the configuration of one proxy) that also contains the proxy's secrets. An example is a dump by
-// Envoy itself. Private keys are not read.
+// Secrets is a Held (the configuration of one proxy) that also contains the proxy's secrets, and the reasons why the
+// proxy lacks secrets. An example is a dump by Envoy itself. Private keys are not read.
 type Secrets interface {
 	Held
 	// Secret returns the secret with a name. It returns nil if the secret is not known, or if the proxy does not hold
 	// it. The secret is read-only.
 	Secret(name string) *tlsv3.Secret
+	// Lack returns the reason why the proxy does not hold a secret that it requests. It returns "" if the proxy holds
+	// the secret, or if this is not known.
+	Lack(name string) string
 }
 
 // maxChain and maxRoots bound the number of certificates that are parsed from one secret.

@@ -12,19 +12,24 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Messages implements Held (the configuration of one proxy) and Secrets by decoded messages. The zero Messages is empty
-// and ready for use. Listeners keep the order of the calls of Add. A resource that is not a listener replaces an
-// earlier one with the same type and name. Methods may run concurrently, except with Add.
+// Messages implements Held (the configuration of one proxy), Secrets and Policed by decoded messages. The zero Messages
+// is empty and ready for use. Listeners keep the order of the calls of Add. A resource that is not a listener replaces
+// an earlier one with the same type and name. Methods may run concurrently, except with Add, Withhold and Close.
 type Messages struct {
 	listeners []*listenerv3.Listener
 	routes    map[string]*routev3.RouteConfiguration
 	clusters  map[string]*clusterv3.Cluster
 	endpoints map[string]*endpointv3.ClusterLoadAssignment
 	secrets   map[string]*tlsv3.Secret
+	lacks     map[string]string            // reasons why the proxy lacks secrets, by the secret's name
+	closing   []string                     // policies that cannot be enforced
 	ejected   map[string]map[string]string // reasons by cluster and address; nil: Envoy was not asked (see Asked)
 }
 
-var _ Secrets = (*Messages)(nil)
+var (
+	_ Secrets = (*Messages)(nil)
+	_ Policed = (*Messages)(nil)
+)
 
 // Add adds a listener, route configuration, cluster, endpoint assignment or secret. The message must not change
 // afterwards. Messages of other types are ignored.
@@ -56,6 +61,23 @@ func (m *Messages) Listeners() iter.Seq[*listenerv3.Listener] { return slices.Va
 
 // Secret implements Secrets. It returns nil for an unknown name.
 func (m *Messages) Secret(name string) *tlsv3.Secret { return m.secrets[name] }
+
+// Withhold states that the proxy requests a secret and does not hold it. The reason must not be empty.
+func (m *Messages) Withhold(name, reason string) { set(&m.lacks, name, reason) }
+
+// Lack implements Secrets. It returns "" for a secret that was added, and for an unknown name.
+func (m *Messages) Lack(name string) string {
+	if m.secrets[name] != nil {
+		return ""
+	}
+	return m.lacks[name]
+}
+
+// Close states which policies select the proxy and cannot be enforced, as "Kind namespace/name". It keeps the list.
+func (m *Messages) Close(policies []string) { m.closing = policies }
+
+// Closing implements Policed.
+func (m *Messages) Closing() []string { return m.closing }
 
 // Route implements Held. It returns nil for an unknown name.
 func (m *Messages) Route(name string) *routev3.RouteConfiguration { return m.routes[name] }

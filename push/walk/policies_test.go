@@ -231,11 +231,11 @@ func TestPolicyOfDecision(t *testing.T) {
 		policy string
 		step   string
 	}{
-		{rules("DENY", "/x", "/a"), true, "ns[a]-policy[p]-rule[1]", "denied by ns[a]-policy[p]-rule[1]"},
+		{rules("DENY", "/x", "/a"), true, "ns[a]-policy[p]-rule[1]", "denied by AuthorizationPolicy a/p spec.rules[1]"},
 		{rules("DENY", "/x"), false, "", ""},
 		{rules("ALLOW", "/x", "/a"), false, "ns[a]-policy[p]-rule[1]", ""},
-		{rules("ALLOW", "/x"), true, "", "denied: none of ns[a]-policy[p]-rule[0] allows it"},
-		{rules("ALLOW"), true, "", "denied: a policy could not be enforced, so that all is refused"},
+		{rules("ALLOW", "/x"), true, "", "denied: no rule of AuthorizationPolicy a/p allows it"},
+		{rules("ALLOW"), true, "", "denied: a policy could not be enforced, so all requests are refused"},
 		{rules("LOG", "/a"), false, "", ""},
 	} {
 		w := &walker{Request: Request{Headers: map[string]string{":path": "/a"}}}

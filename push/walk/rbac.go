@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -39,57 +38,25 @@ func (w *walker) denied(config *anypb.Any) bool {
 	deny := rules.GetAction() == rbacv3.RBAC_DENY
 	switch {
 	case deny && by != "":
-		w.step("denied by %s", by)
-		w.result.Refusal = &Refusal{By: by}
+		w.refuse(Refusal{By: by})
 	case !deny && by == "" && len(rules.GetPolicies()) == 0:
-		w.step("denied: a policy could not be enforced, so that all is refused")
-		w.result.Refusal = &Refusal{}
+		w.refuse(Refusal{Closing: closing(w.Held)})
 	case !deny && by == "":
-		of := slices.Sorted(maps.Keys(rules.GetPolicies()))
-		w.step("denied: none of %s allows it", strings.Join(of, ", "))
-		w.result.Refusal = &Refusal{Of: of}
+		w.refuse(Refusal{Of: slices.Sorted(maps.Keys(rules.GetPolicies()))})
 	default:
 		return false
 	}
 	return true
 }
 
-// Refusal is the decision of an RBAC filter that refused a request. A rule has the form
-// ns[NAMESPACE]-policy[NAME]-rule[INDEX].
-type Refusal struct {
-	By string   // the rule that denies the request; empty if no rule denies it
-	Of []string // the filter's ALLOW rules, if no rule matches; if By and Of are empty, a policy could not be enforced
-}
-
-// String returns a clause that names the AuthorizationPolicies of the rules.
-func (r Refusal) String() string {
-	switch {
-	case r.By != "":
-		name, rule := objectOf(r.By)
-		return "denied by " + name + rule
-	case len(r.Of) == 0:
-		return "a policy could not be enforced, so all requests are refused"
+// refuse adds the step of a refusal, and stores the refusal.
+func (w *walker) refuse(r Refusal) {
+	text := r.String()
+	if r.By == "" {
+		text = "denied: " + text
 	}
-	var names []string
-	for _, rule := range r.Of {
-		if name, _ := objectOf(rule); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return "allowed by no rule of " + strings.Join(names, ", ")
-}
-
-// ruleName matches the name of a rule (push/build/authz).
-var ruleName = regexp.MustCompile(`ns\[([^\]]*)\]-policy\[([^\]]*)\]-rule\[(\d+)\]$`)
-
-// objectOf returns the object of a rule as "AuthorizationPolicy namespace/name", and the field of the object with the
-// rule. For a name of another form, objectOf returns the name and "".
-func objectOf(rule string) (name, place string) {
-	m := ruleName.FindStringSubmatch(rule)
-	if m == nil {
-		return rule, ""
-	}
-	return "AuthorizationPolicy " + m[1] + "/" + m[2], " spec.rules[" + m[3] + "]"
+	w.step("%s", text)
+	w.result.Refusal = &r
 }
 
 // policyOf returns the name of the first policy that matches, or "" if no policy matches. As in Envoy, policies are

@@ -54,39 +54,6 @@ func sansOf(v *tlsv3.CertificateValidationContext) (all []*matcherv3.StringMatch
 	return append(all, v.GetMatchSubjectAltNames()...)
 }
 
-// serverTLS terminates TLS with a certificate other than the mesh's, and reports whether the connection continues. The
-// client must speak TLS. It must also have a certificate if the filter chain requires one.
-func (w *walker) serverTLS(context *tlsv3.DownstreamTlsContext) bool {
-	for _, own := range context.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs() {
-		if cert := certificateOf(w.Held, own.GetName()); cert == nil {
-			w.step("ends TLS with %s", own.GetName())
-		} else {
-			w.step("ends TLS with %s, the certificate of %s", own.GetName(), cert.text())
-			if why := cert.lapsed(w.Time); why != "" {
-				w.doubt(Likely, "certificate %s %s, so clients that verify it refuse it", own.GetName(), why)
-			}
-		}
-	}
-	required := context.GetRequireClientCertificate().GetValue()
-	of := context.GetCommonTlsContext().GetCombinedValidationContext().GetValidationContextSdsSecretConfig().GetName()
-	if of != "" {
-		w.step("asks for a certificate of %s, required: %v", of, required)
-	}
-	switch {
-	case !w.SpeaksTLS():
-		w.step("closes the connection: it has to begin with TLS")
-		return false
-	case required && w.Certificate == "":
-		w.step("refuses a client without a certificate")
-		return false
-	}
-	if required || of != "" || context.GetCommonTlsContext().GetValidationContext() != nil {
-		w.peer = w.Certificate
-	}
-	w.ended = true
-	return true
-}
-
 // Upstream is the transport security that a proxy uses towards the endpoints of a cluster.
 type Upstream struct {
 	// Mode is plain, tls, or mtls (with the mesh's certificate). If endpoints differ, Mode has several of these words,

@@ -223,6 +223,9 @@ type Result struct {
 	// Refusal is the decision of the RBAC filter that refused the request. It is nil if no RBAC filter refused the
 	// request.
 	Refusal *Refusal
+	// Lacks contains the names of the secrets that the proxy does not hold, so that the TLS handshake fails. It is nil
+	// if the handshake does not fail for this reason.
+	Lacks []string
 	// MeshTLS means that the filter chain for the connection asks for the client's certificate, and expects the mesh's
 	// mTLS.
 	MeshTLS bool

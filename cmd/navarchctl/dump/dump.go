@@ -42,6 +42,11 @@ type Node struct {
 	// the last dot in the third part of an ID with four parts.
 	Namespace string
 	Account   string // name of the service account (SERVICE_ACCOUNT of the metadata)
+	// Closing lists the policies that select the proxy and cannot be enforced, as "Kind namespace/name". Only dumps of
+	// navarchd have it.
+	Closing []string
+	// Ports lists the ports of the services in front of a gateway. Only dumps of navarchd have it.
+	Ports []inspect.ServicePort
 }
 
 // Addresses returns the IP address in the node's ID as a list of one element. The address is the second part of the ID,
@@ -210,6 +215,9 @@ func Read(raw []byte) (*Dump, error) {
 func nodeOf(node object) Node {
 	metadata := node.object("metadata")
 	n := Node{ID: node.text("id"), Namespace: metadata.text("NAMESPACE"), Account: metadata.text("SERVICE_ACCOUNT")}
+	// Fields of another type are ignored.
+	_ = json.Unmarshal(metadata.field(inspect.ClosingMetadata), &n.Closing)
+	_ = json.Unmarshal(metadata.field(inspect.PortsMetadata), &n.Ports)
 	if parts := strings.Split(n.ID, "~"); len(parts) == 4 && n.Namespace == "" {
 		n.Namespace = parts[2][strings.LastIndexByte(parts[2], '.')+1:]
 	}

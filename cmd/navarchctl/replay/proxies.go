@@ -149,6 +149,39 @@ func (p proxies) stream(i int) inspect.Stream {
 		},
 		Explain: func() (*manifest.Set, inspect.Specs, error) { return p.explain(i) },
 		Secret:  func(name string) (inspect.Standing, bool) { return p.secret(of, i, name) },
+		Lacks: func() map[string]string {
+			l, err := p.planned()
+			if err != nil {
+				return nil
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.planner.Lacking(l.handles[i])
+		},
+		Ports: func() (ports []inspect.ServicePort) {
+			l, err := p.planned()
+			if err != nil {
+				return nil
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			for _, port := range l.planner.ServicePorts(l.handles[i]) {
+				ports = append(ports, inspect.ServicePort(port))
+			}
+			return ports
+		},
+		Closing: func() (policies []string) {
+			l, err := p.planned()
+			if err != nil {
+				return nil
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			for _, key := range view.Closing(l.planner.Snapshot(), l.handles[i].Node) {
+				policies = append(policies, key.String())
+			}
+			return policies
+		},
 	}
 }
 

@@ -58,7 +58,7 @@ type endpoint struct {
 	alone      bool // only the process that serves the request answers
 	fleet      bool // the answer is about connected proxies
 	leads      bool // the answer needs the leader's part
-	probes     bool // a cheap question is sent first, and only replicas that answer it get this one
+	probes     bool // replicas first get a cheap question, and only those that answer get the request
 	// waits returns the time for which the request may wait; nil: the request does not wait.
 	waits func(q url.Values) (time.Duration, error)
 	// part makes the part of this process. For an error without a known status, the response is 400 (statusOf).

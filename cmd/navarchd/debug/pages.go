@@ -213,6 +213,28 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 		Planned: func(t xds.Type, name string) *xds.Resource { return p.planned(info, t, name) },
 		Explain: func() (*manifest.Set, inspect.Specs, error) { return p.explain(info) },
 		Secret:  func(name string) (inspect.Standing, bool) { return p.standing(info, name) },
+		Lacks: func() map[string]string {
+			if proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy); ok {
+				return p.Planner.Lacking(proxy.Proxy)
+			}
+			return nil
+		},
+		Ports: func() (ports []inspect.ServicePort) {
+			if proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy); ok {
+				for _, port := range p.Planner.ServicePorts(proxy.Proxy) {
+					ports = append(ports, inspect.ServicePort(port))
+				}
+			}
+			return ports
+		},
+		Closing: func() (policies []string) {
+			if proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy); ok {
+				for _, key := range p.Planner.Closing(proxy.Proxy) {
+					policies = append(policies, key.String())
+				}
+			}
+			return policies
+		},
 	}
 	if proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy); ok {
 		s.Proxy, s.Cluster, s.Version = nameOf(proxy), cmp.Or(proxy.Node.Cluster, p.Cluster), proxy.Node.Version
