@@ -73,6 +73,7 @@ func analyzeCommand() *cobra.Command {
 replaces the one of the cluster, and --new reports the findings that the files add. Folders are read with all folders below. Workloads in
 files, such as Deployments, stand for their Pods. The cluster is read with the rights of the kubeconfig's user. The control plane
 is asked for what it alone knows, such as configuration that proxies refuse; without one, these codes are left out.
+With --snapshot, the problems and records of a report are analyzed; a note names the codes that a report cannot answer.
 
 Codes are those of istioctl analyze, and NAV1001 and following; --list prints them. A finding is suppressed by --suppress, or by
 the annotation galley.istio.io/analyze-suppress of its object: codes separated by commas, or *. It is an error if the files have no
@@ -91,6 +92,9 @@ object, or if no object is of the namespace of --namespace.
 
   # What a change would add to the cluster's findings.
   navarchctl analyze -f change.yaml --live --new --fail-threshold warning
+
+  # A report of bug-report or snapshot save.
+  navarchctl --snapshot report.tgz analyze
 
   # Sidecars that get more than 10 MiB of configuration.
   navarchctl analyze --proxy-bytes 10Mi
@@ -189,24 +193,14 @@ func (a *analysis) run(cmd *cobra.Command) error {
 }
 
 // findings analyses the files and the cluster, and returns all findings with the lines of their objects in files. With
-// --snapshot it returns the problems of the report.
+// --snapshot it analyses the report.
 func (a *analysis) findings(cmd *cobra.Command) ([]analyze.Finding, error) {
 	if openedOf(cmd.Context()) != nil {
 		return a.ofReport(cmd)
 	}
-	settings, err := a.settings()
+	c, err := a.config(time.Now())
 	if err != nil {
 		return nil, err
-	}
-	settings.Revision, settings.SystemNamespace = a.in.Revision, a.in.Namespace
-	c := analyze.Config{Normal: settings, SystemNamespace: a.in.Namespace, Now: time.Now(),
-		Soon: time.Duration(a.days) * 24 * time.Hour}
-	if a.bytes != "" {
-		budget, err := resource.ParseQuantity(a.bytes)
-		if err != nil || budget.Value() <= 0 {
-			return nil, fmt.Errorf("--proxy-bytes: %.40q is not a number of bytes, such as 10Mi", a.bytes)
-		}
-		c.ProxyBytes = budget.Value()
 	}
 	notes := cmd.ErrOrStderr()
 	var stdin []byte
@@ -239,6 +233,24 @@ func (a *analysis) findings(cmd *cobra.Command) ([]analyze.Finding, error) {
 		return os.ReadFile(path)
 	}).Fill(found)
 	return found, nil
+}
+
+// config returns the settings of the analysis at a time, from flags and environment.
+func (a *analysis) config(now time.Time) (c analyze.Config, err error) {
+	settings, err := a.settings()
+	if err != nil {
+		return c, err
+	}
+	settings.Revision, settings.SystemNamespace = a.in.Revision, a.in.Namespace
+	c = analyze.Config{Normal: settings, SystemNamespace: a.in.Namespace, Now: now, Soon: time.Duration(a.days) * 24 * time.Hour}
+	if a.bytes != "" {
+		budget, err := resource.ParseQuantity(a.bytes)
+		if err != nil || budget.Value() <= 0 {
+			return c, fmt.Errorf("--proxy-bytes: %.40q is not a number of bytes, such as 10Mi", a.bytes)
+		}
+		c.ProxyBytes = budget.Value()
+	}
+	return c, nil
 }
 
 // analyze returns the findings about the files, about the cluster, or about the cluster after objects of the cluster

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,10 +16,13 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/internal/report"
 	"navarch.io/navarch/cmd/navarchctl/analyze"
 	"navarch.io/navarch/cmd/navarchd/api"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/store/apiserver/apiservertest"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
 )
 
 // runAnalyze runs analyze with arguments, and returns its output, its notes and its error.
@@ -271,4 +275,48 @@ func TestAnalyzeFilesOverACluster(t *testing.T) {
 	if out, _, err := runAnalyze("--kubeconfig", kubeconfig, "-f", "change.yaml"); err != nil || strings.Contains(out, "IST0103") {
 		t.Errorf("alone: %v\n%s", err, out)
 	}
+}
+
+// The analysis of a report finds the processes' problems, and names the codes that are not checked and why.
+// Promise: analysis.md#a-report
+func TestAnalyzeReport(t *testing.T) {
+	for _, c := range []struct{ file, note string }{
+		{reportOf(t, true), "note: not checked on a report: IST0102, IST0103, "},
+		{reportOf(t, true), "note: not checked on a report: NAV1012: the report lacks a replica, its patches, or any proxy\n"},
+		{reportOf(t, false), "NAV1017, NAV1018: the report has no records\n"},
+	} {
+		out, notes, err := runAnalyze("--snapshot", c.file, "-n", "shop")
+		if err != nil || !strings.Contains(notes, c.note) {
+			t.Errorf("%v\n%swant %q", err, notes, c.note)
+		}
+		if !strings.Contains(out, "known by the leader") || strings.Contains(out, "[IST0118] (Service shop/web)") == (c.note[0] == 'N') {
+			t.Errorf("%q: %s", c.note, out)
+		}
+	}
+}
+
+// reportOf returns the file of a report with a problem. If records is set, it has a Service whose port lacks a name.
+func reportOf(t *testing.T, records bool) string {
+	t.Helper()
+	whole, part := report.NewWriter(time.Unix(1, 0)), report.NewPart("a", time.Unix(1, 0))
+	errs := []error{whole.Index(report.Index{Created: time.Unix(1, 0)}), part.Facts(&report.Facts{Name: "a", Cluster: "Kubernetes"}),
+		part.JSON("problems.json", []inspect.Problem{{Object: "VirtualService shop/web", Code: "NotFound", Severity: "warning",
+			Message: "known by the leader"}})}
+	if records {
+		spec := &model.ServiceSpec{Hosts: []string{"web.shop.svc.cluster.local"}, ExportTo: []string{"*"},
+			Ports: []*model.ServicePort{{Number: 80, Protocol: model.Protocol_PROTOCOL_AUTO}}}
+		r, err := model.New(model.Key{Kind: model.KindService, Origin: analyze.Origin, Namespace: "shop", Name: "web"}, 1, spec)
+		errs = append(errs, err, part.Records(mirror.Empty().Apply(1, []model.Record{r}, nil).New))
+	}
+	first, err := whole.Member(false)
+	last, more := part.Member(true)
+	if err := errors.Join(append(errs, err, more)...); err != nil {
+		t.Fatal(err)
+	}
+	raw := append(first, last...)
+	file := filepath.Join(t.TempDir(), "report.tgz")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

@@ -89,19 +89,23 @@ func Of(settings Settings, records iter.Seq[model.Record]) *Analysis {
 		}
 	}
 	a := New(settings)
+	a.givenBy, a.readers = make(map[fact][]model.Record, 2*len(edits)), make(map[fact]*smallset.Set[model.Key], len(edits))
 	a.Step(edits)
 	return a
 }
 
 // Reads reports whether records of a kind affect findings. Edits of other kinds may be omitted.
 func Reads(kind model.Kind) bool {
-	return kind == model.KindMesh || kind == model.KindWorkload || len(givers[kind])+len(examiners[kind])+len(later[kind]) > 0
+	return kind == model.KindMesh || kind == model.KindWorkload || len(givers[kind]) > 0 || examined(kind)
 }
+
+// examined reports whether records of a kind are examined. Records of other kinds have no findings.
+func examined(kind model.Kind) bool { return len(examiners[kind])+len(later[kind]) > 0 }
 
 // Step applies edits, at most one for each record, and examines the affected records. In each edit, Old must be the
 // record after the previous Steps, or nil if there was no such record.
 func (a *Analysis) Step(edits []Edit) {
-	touched, next := map[model.Key]bool{}, make(map[model.Key]model.Record, len(edits))
+	touched, next := map[model.Key]bool{}, map[model.Key]model.Record{}
 	counts := map[fact]int{}
 	for _, e := range edits {
 		switch key := e.key(); {
@@ -109,7 +113,9 @@ func (a *Analysis) Step(edits []Edit) {
 		case key.Kind == model.KindMesh:
 			a.setRoot(e.New, touched)
 		default:
-			next[key], touched[key] = e.New, true
+			if examined(key.Kind) {
+				next[key], touched[key] = e.New, true
+			}
 			a.index(e.Old, false, touched, counts)
 			a.index(e.New, true, touched, counts)
 		}
@@ -253,7 +259,7 @@ func (a *Analysis) examine(record model.Record) *unit {
 	if record == nil {
 		return x.unit
 	}
-	if kind := record.Meta().Key.Kind; len(examiners[kind])+len(later[kind]) > 0 {
+	if kind := record.Meta().Key.Kind; examined(kind) {
 		a.Examined++
 		x.run(examiners[kind])
 		x.run(later[kind])

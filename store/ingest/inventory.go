@@ -28,7 +28,9 @@ type inventory struct {
 	unreadable map[string]bool // locations of documents whose names cannot be read
 	meshMissed object.ID       // removed mesh configuration whose last good version stays in effect; zero: none was removed
 	// refused has normal.Result.Refused of each normalised object; nil: not recorded, as in the leader.
-	refused map[object.ID][]object.Problem
+	refused  map[object.ID][]object.Problem
+	parallel int                      // number of objects from which they are normalised on all cores (normaliseAhead); 0: never
+	ahead    map[*node]*normal.Result // results of normaliseAhead
 
 	// Users of changed records.
 	references *references
@@ -91,12 +93,26 @@ func (w *inventory) applyEvents(events []object.Event) {
 func (w *inventory) renew() {
 	for again := true; again; again = w.objects.Marked() {
 		w.followRoot()
-		w.objects.Renew(func(n *node) {
-			w.yielder.Yield()
-			w.normalise(n)
-		})
+		w.objects.Renew(w.renewAll)
 		w.applyBudgets()
 	}
+}
+
+// renewAll normalises objects, which are ordered by ID.
+func (w *inventory) renewAll(all []*node) {
+	change := w.changingOwners(all)
+	for i, n := range all {
+		switch {
+		case w.parallel == 0:
+		case i == 0 && change > 0:
+			w.normaliseAhead(all[:change], false)
+		case i == change:
+			w.normaliseAhead(all[change:], true)
+		}
+		w.yielder.Yield()
+		w.normalise(n)
+	}
+	w.ahead = nil
 }
 
 // put stores an object. It is normalised again unless its parsed form shows that its records stay the same.

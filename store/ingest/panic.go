@@ -54,6 +54,9 @@ func (w *inventory) putGuarded(o *object.Object) {
 // of the object.
 func (w *inventory) result(n *node) (r normal.Result) {
 	o := n.Object()
+	if ahead := w.ahead[n]; ahead != nil {
+		return *ahead
+	}
 	if problems := w.guard.run(o, func() { r = w.normal.Object(o, w.objects) }); problems != nil {
 		unread := &object.Object{ID: o.ID, Location: o.Location} // its content is not read again
 		r = normal.Result{Spoiled: true, Problems: problems, Refs: n.Refs(), UsesMesh: n.UsesMesh(),

@@ -3,6 +3,7 @@ package ingest
 import (
 	"maps"
 	"slices"
+	"sync"
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -24,14 +25,41 @@ func Records(events []object.Event, options normal.Options) ([]model.Record, []o
 func RecordsAndRefusals(
 	events []object.Event, options normal.Options,
 ) (records []model.Record, problems []object.Problem, refused map[object.ID][]object.Problem) {
+	w, records := convert(events, options)
+	return records, w.everyProblem(), w.refused
+}
+
+// RecordsFirst is Records for a caller that needs the problems later. The function problems returns them. Until it
+// returns, the records must not change: they are compared with each other meanwhile.
+func RecordsFirst(events []object.Event, options normal.Options) (records []model.Record, problems func() []object.Problem) {
+	w, records := convert(events, options)
+	found := make(chan []object.Problem, 1)
+	go func() { found <- w.everyProblem() }()
+	return records, sync.OnceValue(func() []object.Problem { return <-found })
+}
+
+// convert returns an inventory of the objects, and its records sorted by key.
+func convert(events []object.Event, options normal.Options) (*inventory, []model.Record) {
+	return convertOn(manyObjects, events, options)
+}
+
+// convertOn is convert, which uses all cores for at least so many objects; 0: one core.
+func convertOn(parallel int, events []object.Event, options normal.Options) (*inventory, []model.Record) {
 	w := newInventory(Options{Normal: options})
-	w.refused = map[object.ID][]object.Problem{}
+	w.refused, w.parallel = map[object.ID][]object.Problem{}, parallel
+	w.objects.Expect(len(events))
+	w.wanted.records, w.wanted.changed = make(map[model.Key]model.Record, len(events)), make(map[model.Key]bool, len(events))
+	w.crossCheck.records = w.wanted.records
 	w.applyEvents(events)
 	for key, d := range w.wanted.awaitingSeal {
 		w.wanted.records[key] = d.Record
 	}
-	records = slices.SortedFunc(maps.Values(w.wanted.records), func(a, b model.Record) int { return a.Meta().Key.Compare(b.Meta().Key) })
-	problems = append(slices.Collect(w.faults.Every()), w.crossCheck.check(&w.guard)...)
+	return w, slices.SortedFunc(maps.Values(w.wanted.records), func(a, b model.Record) int { return a.Meta().Key.Compare(b.Meta().Key) })
+}
+
+// everyProblem returns the problems of single objects and between objects, sorted.
+func (w *inventory) everyProblem() []object.Problem {
+	problems := append(slices.Collect(w.faults.Every()), w.crossCheck.check(&w.guard)...)
 	slices.SortFunc(problems, normal.CompareProblems)
-	return records, problems, w.refused
+	return problems
 }

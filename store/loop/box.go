@@ -1,5 +1,5 @@
 // Package loop contains helpers for long-running goroutines. Box merges values for a slow reader, Run runs several
-// tasks together, Pause waits, and Yielder lets other goroutines run during a long computation.
+// tasks together, Each uses all cores, Pause waits, and Yielder lets other goroutines run during a long computation.
 //
 // Owns: nothing. Reads: nothing. Never: drops a value in a Box; lets a Box grow with the number of values.
 package loop

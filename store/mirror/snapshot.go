@@ -143,7 +143,7 @@ func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Ke
 	next := *s
 	next.revision = revision
 	records, hosts := s.records.Txn(), s.byHost.Txn()
-	edits := map[model.Key]Edit{}
+	edits, order := make(map[model.Key]Edit, len(puts)+len(deletes)), make([]model.Key, 0, len(puts)+len(deletes))
 	set := func(key model.Key, record model.Record) {
 		tree := treeKey(key)
 		path := []byte(tree)
@@ -170,6 +170,7 @@ func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Ke
 		first, again := edits[key]
 		if !again {
 			first.Old = old
+			order = append(order, key)
 		}
 		edits[key] = Edit{Old: first.Old, New: record}
 	}
@@ -180,7 +181,7 @@ func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Ke
 		set(record.Meta().Key, record)
 	}
 	next.records, next.byHost = records.Commit(), hosts.Commit()
-	return Change{Old: s, New: &next, Edits: ordered(edits)}
+	return Change{Old: s, New: &next, Edits: ordered(edits, order)}
 }
 
 // Diff returns the change between any two snapshots, by the content of their records. Its Committed is zero.
@@ -206,10 +207,12 @@ func Diff(from, to *Snapshot) Change {
 	return Change{Old: from, New: to, Edits: edits}
 }
 
-// ordered returns the edits that change a record, ordered by key.
-func ordered(edits map[model.Key]Edit) []Edit {
+// ordered returns the edits that change a record, ordered by key. keys are the keys of the edits, in any order; the
+// order of keys itself takes the least time.
+func ordered(edits map[model.Key]Edit, keys []model.Key) []Edit {
 	all := make([]Edit, 0, len(edits))
-	for _, e := range edits {
+	for _, key := range keys {
+		e := edits[key]
 		if e.Old != nil && e.New != nil && e.Old.Meta().Hash == e.New.Meta().Hash || e.Old == nil && e.New == nil {
 			continue // the record has returned to its old content
 		}

@@ -50,20 +50,22 @@ func (r *report) message(raw []byte, path string, into proto.Message) bool {
 		return false
 	}
 	before := r.spoiled
-	r.spoiled = false
+	r.spoiled, r.rewritten = false, false
 	tree = r.walkMessage(tree, path, into.ProtoReflect().Descriptor())
 	bad := r.spoiled
 	r.spoiled = r.spoiled || before
 	if bad {
 		return false
 	}
-	canonical, err := json.Marshal(tree)
-	if err == nil {
-		err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(canonical, into)
-	}
-	if err != nil {
-		r.errorf(path, "%s", decodeMessage(err))
-		return false
+	if r.rewritten || protojson.Unmarshal(raw, into) != nil { // raw may have a key twice, or bytes that are not UTF-8
+		canonical, err := json.Marshal(tree)
+		if err == nil {
+			err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(canonical, into)
+		}
+		if err != nil {
+			r.errorf(path, "%s", decodeMessage(err))
+			return false
+		}
 	}
 	fields.Unacted(into, path, r.unacted)
 	return true
@@ -114,6 +116,7 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 		if fd == nil {
 			r.warnf(problem.Invalid, at, "unknown field")
 			delete(stated, name)
+			r.rewritten = true
 			continue
 		}
 		if stated[name] != nil {
@@ -184,7 +187,7 @@ func (r *report) walkField(v any, path string, fd protoreflect.FieldDescriptor) 
 			return v
 		}
 		for i := range items {
-			items[i] = r.walkValue(items[i], fmt.Sprintf("%s[%d]", path, i), fd)
+			items[i] = r.walkValue(items[i], path+"["+strconv.Itoa(i)+"]", fd)
 		}
 	default:
 		return r.walkValue(v, path, fd)
@@ -293,7 +296,10 @@ func (r *report) duration(v any, path string) any {
 		r.errorf(path, "%v", err)
 		return v
 	}
-	return strings.Trim(string(canonical), `"`)
+	stated := text
+	text = strings.Trim(string(canonical), `"`)
+	r.rewritten = r.rewritten || text != stated
+	return text
 }
 
 // describe formats a JSON value for an error message.

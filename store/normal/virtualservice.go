@@ -1,7 +1,8 @@
 package normal
 
 import (
-	"fmt"
+	"strconv"
+	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -72,28 +73,29 @@ func gateways(names []string, namespace string) []string {
 // spec.http[0].mirror. The order is http, tls, tcp. Missing destinations are skipped. fn may change the destination. vs
 // must not be nil.
 func Destinations(vs *networkingv1.VirtualService, fn func(path string, d *networkingv1.Destination)) {
-	call := func(d *networkingv1.Destination, format string, args ...any) {
+	call := func(d *networkingv1.Destination, path ...string) {
 		if d != nil {
-			fn(fmt.Sprintf(format, args...), d)
+			fn(strings.Join(path, ""), d)
 		}
 	}
 	for i, h := range vs.Http {
+		rule := "spec.http[" + strconv.Itoa(i)
 		for j, d := range h.Route {
-			call(d.GetDestination(), "spec.http[%d].route[%d].destination", i, j)
+			call(d.GetDestination(), rule, "].route[", strconv.Itoa(j), "].destination")
 		}
-		call(h.Mirror, "spec.http[%d].mirror", i)
+		call(h.Mirror, rule, "].mirror")
 		for j, m := range h.Mirrors {
-			call(m.GetDestination(), "spec.http[%d].mirrors[%d].destination", i, j)
+			call(m.GetDestination(), rule, "].mirrors[", strconv.Itoa(j), "].destination")
 		}
 	}
 	for i, t := range vs.Tls {
 		for j, d := range t.Route {
-			call(d.GetDestination(), "spec.tls[%d].route[%d].destination", i, j)
+			call(d.GetDestination(), "spec.tls[", strconv.Itoa(i), "].route[", strconv.Itoa(j), "].destination")
 		}
 	}
 	for i, t := range vs.Tcp {
 		for j, d := range t.Route {
-			call(d.GetDestination(), "spec.tcp[%d].route[%d].destination", i, j)
+			call(d.GetDestination(), "spec.tcp[", strconv.Itoa(i), "].route[", strconv.Itoa(j), "].destination")
 		}
 	}
 }

@@ -37,6 +37,8 @@ func TestSnapshotAnswersAsTheControlPlane(t *testing.T) {
 	parallel(t)
 	dir, scratch := folder(t), t.TempDir()
 	write(t, dir, "bad.yaml", strings.Replace(strings.Replace(routes(1), "name: web", "name: lost", 1), "host: web", "host: nowhere", 1))
+	write(t, dir, "unnamed.yaml", "{apiVersion: v1, kind: Service, metadata: {name: unnamed, namespace: shop}, "+
+		"spec: {clusterIP: 10.96.9.9, selector: {app: nobody}, ports: [{port: 81}]}}\n")
 	write(t, scratch, "change.yaml", routes(7))
 	write(t, scratch, "cases.yaml", offlineCases)
 	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir())
@@ -76,7 +78,8 @@ func TestSnapshotAnswersAsTheControlPlane(t *testing.T) {
 			t.Errorf("%v: live\n%.1500s\nsnapshot\n%.1500s", args, live, kept)
 		}
 	}
-	says(t, string(outputOf(t, "--snapshot", file, "analyze")), "nowhere")
+	says(t, string(outputOf(t, "--snapshot", file, "analyze")), "nowhere", "[IST0118] (Service shop/unnamed)",
+		"note: not checked on a report: IST0102, ")
 	says(t, string(outputOf(t, "--snapshot", file, "leader")), "LEADER STORED")
 	for _, args := range [][]string{{"wait", "virtualservice", "web.shop"}, {"apply", "-f", file}, {"removals", "accept", "x"},
 		{"log"}, {"bug-report"}} {

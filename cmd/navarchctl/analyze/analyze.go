@@ -2,10 +2,11 @@
 // cluster some of whose objects are replaced by files. The codes of faults are those of istioctl analyze (IST0101), and
 // Navarch's own (NAV1001); see store/problem.
 //
-// The objects are converted to records, the store's form of objects, by the code of navarchd's leader (ingest.Records).
-// The conversion finds the same problems as the leader does, in single objects and between objects. The checks of this
-// package find faults of objects that have no records: injection, webhooks, Pods and the CustomResourceDefinitions of
-// the Gateway API. They also find faults that the leader does not report because they are too frequent.
+// The objects are converted to records, the store's form of objects, by the code of navarchd's leader
+// (ingest.RecordsFirst). The conversion finds the same problems as the leader does, in single objects and between
+// objects. The checks of this package find faults of objects that have no records: injection, webhooks, Pods and the
+// CustomResourceDefinitions of the Gateway API. They also find faults that the leader does not report because they are
+// too frequent. Of a report, which has records alone, they find the latter (recorded.go).
 //
 // For each workload in files (Deployment and others), the analysis adds the Pod and the EndpointSlices that the
 // workload would have in a cluster (templates.go), so that selectors and endpoints are compared as in a cluster.
@@ -81,26 +82,37 @@ func Run(in Input, c Config) []Finding {
 	for _, check := range checks {
 		check(w)
 	}
+	for _, p := range w.converted() {
+		w.problem(p)
+	}
+	for _, check := range last {
+		check(w)
+	}
 	return w.result()
 }
 
-// checks are the checks of this package. Each check reads the indexed objects (world) and adds findings.
+// checks are the checks of this package. Each check reads the indexed objects (world) and adds findings. They run while
+// the records are compared with each other.
 var checks = []func(*world){
 	namespaces, pods, autoImages, proxyImages, webhooks, annotations,
 	portNames, workloadPorts, inconsistentServices, conditions,
 	routers, certificates, portSelectors, uncheckedServers, ingressSubsets, claims, relativePatches,
 	gatewaySelectors, registries, definitions, unprovidedLogs, keyServers, closedPolicies, imports, authorities, reports,
-	strictServers, unreadyServices, patches, idleImports, patchedImports, multipliers, overBudget, writers, renewals,
+	strictServers, unreadyServices, idleImports, patchedImports, multipliers, overBudget, writers, renewals,
 }
 
-// newWorld indexes the objects, converts them to records, and adds the findings of the conversion.
+// last are checks that read the findings of the conversion, and run after it.
+var last = []func(*world){unselectedRouters, patches}
+
+// newWorld indexes the objects and converts them to records. The problems of the conversion are in world.converted.
 func newWorld(in Input, c Config) *world {
 	w := index(in, c)
-	records, more := ingest.Records(slices.Concat(in.Events, w.made), c.Normal)
+	records, more := ingest.RecordsFirst(slices.Concat(in.Events, w.made), c.Normal)
 	w.setRecords(records)
-	for _, p := range slices.Concat(in.Problems, more) {
+	for _, p := range in.Problems {
 		w.problem(p)
 	}
+	w.converted = more
 	known, unresolved := resolve.Snapshot(mirror.Empty().Apply(1, records, nil).New)
 	for _, p := range unresolved {
 		w.problem(object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity,

@@ -110,14 +110,20 @@ func (r *router) key() string {
 	return text
 }
 
+// unselectedRouters removes the findings about Gateways that select no workload, unless another router is analysed: the
+// Pods may be in other files.
+func unselectedRouters(w *world) {
+	if w.live("Pod") || slices.ContainsFunc(w.routers, func(r *router) bool { return !r.assumed }) {
+		return
+	}
+	w.findings = slices.DeleteFunc(w.findings, func(f Finding) bool {
+		return f.Code == string(problem.ReferencedResourceNotFound) && f.id.Kind == "Gateway" && f.Field == "spec.selector"
+	})
+}
+
 // routers reports servers of Gateways that the router's Pods would not serve.
 func routers(w *world) {
 	w.routers = w.findRouters()
-	if !w.live("Pod") && !slices.ContainsFunc(w.routers, func(r *router) bool { return !r.assumed }) {
-		w.findings = slices.DeleteFunc(w.findings, func(f Finding) bool { // its Pods may be in other files
-			return f.Code == string(problem.ReferencedResourceNotFound) && f.id.Kind == "Gateway" && f.Field == "spec.selector"
-		})
-	}
 	for _, r := range w.routers {
 		_, conflicts := gateways.Merge(gateways.Router{Gateways: r.gateways, Services: r.services})
 		for _, c := range conflicts {

@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/push/plan/front/gateway"
 	"navarch.io/navarch/push/plan/host"
 	planinput "navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/problem"
@@ -177,20 +178,73 @@ func patchedImports(w *world) {
 			continue
 		}
 		for s := range each[*model.Sidecar](w, model.KindSidecar) {
-			if s.Key.Namespace != f.Key.Namespace && f.Key.Namespace != w.rootNamespace() || len(s.Spec.GetEgress()) == 0 ||
+			if len(s.Spec.GetEgress()) == 0 ||
 				model.Contradict(s.Spec.GetWorkloadSelector().GetLabels(), f.Spec.GetWorkloadSelector().GetLabels()) {
 				continue
 			}
-			all := host.ImportsOf(s, s.Key.Namespace)
-			for name, patch := range used {
-				if w.lacks(all, name) {
-					w.foundRecord(problem.UsedHostNotImported, s, "spec.egress",
-						"configPatches[%d] of %v sends requests to %q, which no egress listener imports: proxies lack the cluster, and "+
-							"these requests fail; add %q to the hosts of a listener", patch, f.Key, name, "*/"+name)
+			missing := map[string]string{} // the first namespace whose proxies lack a host, by host
+			for _, namespace := range w.namespacesOf(s, f) {
+				all := host.ImportsOf(s, namespace)
+				for name := range used {
+					if missing[name] == "" && w.lacks(all, name) {
+						missing[name] = namespace
+					}
 				}
+			}
+			for name, namespace := range missing {
+				of := ""
+				if s.Key.Namespace == w.rootNamespace() {
+					of = " for proxies of namespace " + namespace
+				}
+				w.foundRecord(problem.UsedHostNotImported, s, "spec.egress",
+					"configPatches[%d] of %v sends requests to %q, which no egress listener imports%s: proxies lack the cluster, and "+
+						"these requests fail; add %q to the hosts of a listener", used[name], f.Key, name, of, "*/"+name)
 			}
 		}
 	}
+}
+
+// namespacesOf returns the namespaces, in order, with proxies that a filter patches and that get a Sidecar. The Sidecar
+// of the root namespace applies in each namespace that has no Sidecar for all of its proxies.
+func (w *world) namespacesOf(s *model.Sidecar, f *model.EnvoyFilter) []string {
+	root := w.rootNamespace()
+	own, every := s.Key.Namespace, f.Key.Namespace == root
+	if own != root || len(s.Spec.GetWorkloadSelector().GetLabels()) > 0 {
+		if !every && f.Key.Namespace != own {
+			return nil
+		}
+		return []string{own}
+	}
+	general := map[string]bool{}
+	for other := range each[*model.Sidecar](w, model.KindSidecar) {
+		if other.Key != s.Key && len(other.Spec.GetWorkloadSelector().GetLabels()) == 0 {
+			general[other.Key.Namespace] = true
+		}
+	}
+	all := []string{f.Key.Namespace}
+	if every {
+		all = w.patched(f)
+	}
+	return slices.DeleteFunc(all, func(namespace string) bool { return general[namespace] })
+}
+
+// patched returns the namespaces, in order, with sidecars that a filter of the root namespace selects. If no sidecar is
+// known at all, these are the namespaces with a Service that selects workloads.
+func (w *world) patched(f *model.EnvoyFilter) []string {
+	all, nodes := map[string]bool{}, w.sidecars()
+	for namespace, of := range nodes {
+		if slices.ContainsFunc(of, func(n view.Node) bool { return model.Matches(f.Spec.GetWorkloadSelector().GetLabels(), n.Labels) }) {
+			all[namespace] = true
+		}
+	}
+	if len(nodes) == 0 {
+		for svc := range each[*model.Service](w, model.KindService) {
+			if len(svc.Spec.GetSelector()) > 0 {
+				all[svc.Key.Namespace] = true
+			}
+		}
+	}
+	return sorted(all)
 }
 
 // usedHosts returns the hosts of outbound clusters that the patches of a filter name for sidecars, each with the index

@@ -20,6 +20,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/scan"
 )
 
 // workloads are the kinds with a Pod template.
@@ -90,7 +91,9 @@ func (w *world) findPods() (all []*pod) {
 // Services. For a workload that was read from a cluster it adds no Pod, because the workload's Pods were read too. Pods
 // and Services from files get addresses, as in a cluster.
 func (w *world) standIn() {
-	for _, o := range w.byKind[kind{"", "Service"}] {
+	services := w.byKind[kind{"", "Service"}]
+	w.made = make([]object.Event, 0, 2*len(services)+len(w.pods))
+	for _, o := range services {
 		w.giveAddress(o)
 	}
 	var made []*pod
@@ -133,17 +136,37 @@ func (w *world) giveAddress(o *object.Object) {
 	if o.Location == "" || bytes.Contains(o.JSON, []byte(`"clusterIP`)) {
 		return
 	}
-	var whole, spec map[string]json.RawMessage
-	if json.Unmarshal(o.JSON, &whole) != nil || json.Unmarshal(whole["spec"], &spec) != nil || string(spec["type"]) == `"ExternalName"` {
+	at, external := specOf(o.JSON)
+	if at == 0 || external {
 		return // the conversion to records reports objects that do not decode
 	}
-	spec["clusterIP"] = json.RawMessage(strconv.Quote(w.nextAddress()))
-	raw, err := json.Marshal(spec)
-	if err != nil {
-		return // the object came from JSON
+	address := `"clusterIP":` + strconv.Quote(w.nextAddress())
+	if next := bytes.TrimLeft(o.JSON[at:], " \t\r\n"); next[0] != '}' {
+		address += ","
 	}
-	whole["spec"] = raw
-	w.put(o.ID, o, whole, o.Labels, o.Annotations)
+	w.putJSON(o.ID, o, slices.Concat(o.JSON[:at], []byte(address), o.JSON[at:]), o.Labels, o.Annotations)
+}
+
+// specOf returns the index behind the brace that begins the spec of a Service's JSON, and reports whether the type is
+// ExternalName. The index is 0 if the JSON has no such spec.
+func specOf(raw []byte) (at int, external bool) {
+	s := scan.New(raw)
+	err := s.Object(func(key string) error {
+		if err := s.Skip(); err != nil || key != "spec" {
+			return err
+		}
+		if spec := s.Skipped(); spec[0] == '{' {
+			at = cap(raw) - cap(spec) + 1
+			var stated struct{ Type json.RawMessage }
+			external = bytes.Contains(spec, []byte("ExternalName")) && json.Unmarshal(spec, &stated) == nil &&
+				string(stated.Type) == `"ExternalName"`
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, false
+	}
+	return at, external
 }
 
 // taken reports whether an object that was read or added has the ID.
@@ -162,10 +185,13 @@ func (w *world) nextAddress() string {
 // the added object represents: findings about the added object become findings about the original. If the two have
 // equal IDs, the added object replaces the original.
 func (w *world) put(id object.ID, of *object.Object, body any, labels, annotations map[string]string) {
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return // the object came from JSON
+	if raw, err := json.Marshal(body); err == nil { // the body came from JSON
+		w.putJSON(id, of, raw, labels, annotations)
 	}
+}
+
+// putJSON is put for a body in JSON.
+func (w *world) putJSON(id object.ID, of *object.Object, raw []byte, labels, annotations map[string]string) {
 	if id != of.ID {
 		w.stands[id] = of
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -36,7 +37,8 @@ type world struct {
 	address     netip.Addr                   // the last address of nextAddress
 	records     map[model.Kind][]model.Record
 	byKey       map[model.Key]model.Record
-	known       *mirror.Snapshot // the records, resolved
+	known       *mirror.Snapshot        // the records, resolved
+	converted   func() []object.Problem // waits for the problems of the conversion to records
 	pods        []*pod
 	inhabited   map[string]bool // namespaces with Pods, or with templates of Pods
 	// spaces contains the labels of each namespace whose object was read, by the name of the namespace.
@@ -118,16 +120,23 @@ func each[R model.Record](w *world, of model.Kind) iter.Seq[R] {
 	}
 }
 
-// decoded yields the objects of a kind, decoded. It leaves out an object that does not decode, and adds a finding for
-// this object.
+// chunk is the number of objects that decoded decodes at a time.
+const chunk = 1000
+
+// decoded yields the objects of a kind, decoded on all cores. It leaves out an object that does not decode, and adds a
+// finding for this object.
 func decoded[T any](w *world, group, of string) iter.Seq2[*object.Object, *T] {
 	return func(yield func(*object.Object, *T) bool) {
-		for _, o := range w.byKind[kind{group, of}] {
-			into := new(T)
-			if err := decode(o, into); err != nil {
-				w.add(object.Problem{ID: o.ID, Location: o.Location, Code: problem.Invalid, Severity: problem.Error, Message: err.Error()}, "")
-			} else if !yield(o, into) {
-				return
+		for some := range slices.Chunk(w.byKind[kind{group, of}], chunk) {
+			into, errs := make([]T, len(some)), make([]error, len(some))
+			loop.Each(len(some), func(i int) { errs[i] = decode(some[i], &into[i]) })
+			for i, o := range some {
+				if err := errs[i]; err != nil {
+					w.add(object.Problem{ID: o.ID, Location: o.Location, Code: problem.Invalid, Severity: problem.Error,
+						Message: err.Error()}, "")
+				} else if !yield(o, &into[i]) {
+					return
+				}
 			}
 		}
 	}

@@ -14,8 +14,8 @@
 // # One change
 //
 // Put stores an object, and Parse parses it. If its parsed form changed, the Table updates the indexes and marks the
-// readers. Renew passes each marked object to the caller. The caller normalises the object, and stores the names that
-// were looked up with SetRefs.
+// readers. Renew passes the marked objects to the caller. The caller normalises each of them, and stores the names
+// that were looked up with SetRefs.
 //
 // Owns: the objects as emitted last, their parsed forms.
 // Reads: store/normal, store/object, store/isolation.
@@ -60,6 +60,11 @@ func New[E any](n *normal.Normalizer) *Table[E] {
 	t := &Table[E]{normal: n, objects: map[object.ID]*Node[E]{}, missing: map[object.ID]*Node[E]{}, marked: map[object.ID]bool{}}
 	t.index, t.mark = newIndexes(t.pods), t.MarkReaders
 	return t
+}
+
+// Expect reserves memory for a number of objects. The Table must be empty.
+func (t *Table[E]) Expect(objects int) {
+	t.objects, t.marked = make(map[object.ID]*Node[E], objects), make(map[object.ID]bool, objects)
 }
 
 // Object returns the last readable version of the object, read-only. It returns nil if no version was readable, if the
@@ -199,15 +204,19 @@ func (t *Table[E]) set(r *row, n *Node[E], after any) {
 // Mark marks an object to be normalised again.
 func (t *Table[E]) Mark(id object.ID) { t.marked[id] = true }
 
-// Renew clears the marks, and calls renew with each marked object, ordered by ID. Marked objects without a readable
-// version are skipped. Marks that renew sets stay for the next call of Renew.
-func (t *Table[E]) Renew(renew func(n *Node[E])) {
+// Renew clears the marks, and calls renew with the marked objects, ordered by ID, if there are any. Marked objects
+// without a readable version are left out. Marks that renew sets stay for the next call of Renew.
+func (t *Table[E]) Renew(renew func(all []*Node[E])) {
 	ids := slices.SortedFunc(maps.Keys(t.marked), object.ID.Compare)
 	t.marked = map[object.ID]bool{}
+	all := make([]*Node[E], 0, len(ids))
 	for _, id := range ids {
 		if n := t.objects[id]; n != nil && n.object != nil {
-			renew(n)
+			all = append(all, n)
 		}
+	}
+	if len(all) > 0 {
+		renew(all)
 	}
 	t.index.pods.all = nil
 }

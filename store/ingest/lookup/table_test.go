@@ -70,15 +70,17 @@ func (u *user) remove(id object.ID) {
 
 func (u *user) renew() {
 	u.renewed = nil
-	u.Renew(func(n *Node[[]model.Record]) {
-		o := n.Object()
-		u.renewed = append(u.renewed, o.ID.Kind+" "+o.ID.Name)
-		if n.MeshOf() != nil {
-			return
+	u.Renew(func(all []*Node[[]model.Record]) {
+		for _, n := range all {
+			o := n.Object()
+			u.renewed = append(u.renewed, o.ID.Kind+" "+o.ID.Name)
+			if n.MeshOf() != nil {
+				continue
+			}
+			r := u.normal.Object(o, u.Table)
+			u.SetRefs(n, r.Refs, r.UsesMesh)
+			n.Entry = r.Records
 		}
-		r := u.normal.Object(o, u.Table)
-		u.SetRefs(n, r.Refs, r.UsesMesh)
-		n.Entry = r.Records
 	})
 }
 

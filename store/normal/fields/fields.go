@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -173,7 +174,7 @@ func (w *walk) field(fd protoreflect.FieldDescriptor, v protoreflect.Value, path
 		}
 	case fd.IsList():
 		for i := range v.List().Len() {
-			w.message(v.List().Get(i).Message(), fmt.Sprintf("%s[%d]", path, i))
+			w.message(v.List().Get(i).Message(), path+"["+strconv.Itoa(i)+"]")
 		}
 	default:
 		w.message(v.Message(), path)

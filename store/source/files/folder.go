@@ -79,11 +79,16 @@ func (f *folder) get(id object.ID) (emitted, now *object.Object) {
 
 // apply replaces the states of some files, and returns the resulting events. A nil state means that the file is gone.
 func (f *folder) apply(changes map[string]*file) []object.Event {
-	touched := touches{}
 	var events []object.Event
-	paths := make([]string, 0, len(changes))
-	for path := range changes {
-		paths = append(paths, path)
+	paths, objects := make([]string, 0, len(changes)), 0
+	for path, now := range changes {
+		if paths = append(paths, path); now != nil {
+			objects += len(now.objects)
+		}
+	}
+	touched := make(touches, objects)
+	if len(f.emitted) == 0 {
+		f.emitted, f.definitions = make(map[object.ID]*object.Object, objects), make(map[object.ID][]string, objects)
 	}
 	slices.Sort(paths)
 	var over []doc // documents that are no longer broken

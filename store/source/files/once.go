@@ -8,13 +8,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
 )
 
@@ -56,19 +54,13 @@ func ReadPaths(paths []string, stdin io.Reader, o Once) ([]object.Event, []objec
 	return append(events, object.Event{Op: object.Synced}), r.problems(), nil
 }
 
-// parseAll parses the files that could be read, on all cores.
+// parseAll parses the files that could be read, on all cores: files, and the documents of a large file, at once.
 func parseAll(config string, all []reading) {
-	var parsing errgroup.Group
-	parsing.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range all {
+	loop.Each(len(all), func(i int) {
 		if one := &all[i]; one.err == nil && !one.missing {
-			parsing.Go(func() error {
-				one.docs = parseUnder(config, one.base, one.path, one.data)
-				return nil
-			})
+			one.docs = parseUnder(config, one.base, one.path, one.data)
 		}
-	}
-	_ = parsing.Wait()
+	})
 }
 
 // InOrder reads files, folders with all folders below, and the standard input once, for tools that act on objects one

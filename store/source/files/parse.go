@@ -9,12 +9,14 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/scan"
@@ -93,33 +95,31 @@ func documents(path string, data []byte) []doc {
 		return []doc{{location: path, wrong: fmt.Sprintf("the file has %d bytes, more than %d", len(data), maxFile)}}
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	var docs []doc
-	number := 0
-	for _, raw := range split(path, data) {
-		number++
-		location := fmt.Sprintf("%s#%d", path, number)
-		if raw.wrong != "" {
-			docs = append(docs, broken(location, raw.data, raw.wrong))
-			continue
-		}
-		if blank(raw.data) {
-			continue
-		}
-		tree, err := toJSON(raw.data)
-		if err != nil {
-			docs = append(docs, broken(location, raw.data, inFile(err.Error(), raw.line)))
-			continue
-		}
-		if string(tree) == "null" {
-			continue // the document has only comments
-		}
-		if strings.HasSuffix(path, ".json") && foreign(tree) {
-			docs = append(docs, doc{location: location, foreign: true})
-			continue
-		}
-		docs = append(docs, objects(location, tree)...)
+	parts := split(path, data)
+	docs := make([][]doc, len(parts))
+	loop.Each(len(parts), func(i int) { docs[i] = ofPart(path, i+1, parts[i]) })
+	return slices.Concat(docs...)
+}
+
+// ofPart parses one document of a file, and returns the object, or the objects of a List. A blank document yields nil.
+func ofPart(path string, number int, raw rawDoc) []doc {
+	location := path + "#" + strconv.Itoa(number)
+	if raw.wrong != "" {
+		return []doc{broken(location, raw.data, raw.wrong)}
 	}
-	return docs
+	if blank(raw.data) {
+		return nil
+	}
+	tree, err := toJSON(raw.data)
+	switch {
+	case err != nil:
+		return []doc{broken(location, raw.data, inFile(err.Error(), raw.line))}
+	case string(tree) == "null": // the document has only comments
+		return nil
+	case strings.HasSuffix(path, ".json") && foreign(tree):
+		return []doc{{location: location, foreign: true}}
+	}
+	return objects(location, tree)
 }
 
 // foreign reports whether JSON is certainly neither a Kubernetes object nor a part of one. Such JSON lacks all of an
@@ -162,6 +162,9 @@ func toJSON(data []byte) (tree []byte, err error) {
 		var tree bytes.Buffer // reading JSON as YAML takes many times as long
 		err := json.Compact(&tree, plain)
 		return bytes.Clone(tree.Bytes()), err
+	}
+	if tree, is := plainJSON(data); is && len(tree) <= maxDocument {
+		return tree, nil
 	}
 	if bytes.IndexByte(data, '&') >= 0 && anchor.Match(data) { // the expression takes a fifth of the time of the parser
 		if n := len(alias.FindAllIndex(data, -1)); float64(len(data))*math.Pow(aliasGrowth, float64(n)) > maxExpanded {
@@ -216,11 +219,13 @@ func objects(location string, tree []byte) []doc {
 		}
 		var docs []doc
 		for i, item := range list.Items {
-			docs = append(docs, single(fmt.Sprintf("%s.items[%d]", location, i), item))
+			var one head
+			err := json.Unmarshal(item, &one)
+			docs = append(docs, single(fmt.Sprintf("%s.items[%d]", location, i), item, one, err))
 		}
 		return docs
 	}
-	return []doc{single(location, tree)}
+	return []doc{single(location, tree, h, err)}
 }
 
 // misfit names the field whose type is wrong for an object.
@@ -243,9 +248,8 @@ var clusterScoped = map[string]bool{"Namespace": true, "Node": true, "Persistent
 	"ClusterRole": true, "ClusterRoleBinding": true, "CustomResourceDefinition": true, "GatewayClass": true, "IngressClass": true,
 	"MutatingWebhookConfiguration": true, "ValidatingWebhookConfiguration": true, "StorageClass": true, "PriorityClass": true}
 
-func single(location string, tree []byte) doc {
-	var h head
-	err := json.Unmarshal(tree, &h)
+// single returns the doc of one object. h and err are the result of decoding tree.
+func single(location string, tree []byte, h head, err error) doc {
 	id := h.id() // the valid fields are set even after an error
 	switch {
 	case err != nil:
