@@ -242,7 +242,11 @@ func (a *analysis) config(now time.Time) (c analyze.Config, err error) {
 		return c, err
 	}
 	settings.Revision, settings.SystemNamespace = a.in.Revision, a.in.Namespace
-	c = analyze.Config{Normal: settings, SystemNamespace: a.in.Namespace, Now: now, Soon: time.Duration(a.days) * 24 * time.Hour}
+	routers, err := routerSettings()
+	if err != nil {
+		return c, err
+	}
+	c = analyze.Config{Normal: settings, Routers: routers, SystemNamespace: a.in.Namespace, Now: now, Soon: time.Duration(a.days) * 24 * time.Hour}
 	if a.bytes != "" {
 		budget, err := resource.ParseQuantity(a.bytes)
 		if err != nil || budget.Value() <= 0 {
