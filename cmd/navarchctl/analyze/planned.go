@@ -9,10 +9,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/plan/front/gateway"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -22,17 +26,19 @@ import (
 
 // The limits of planProxies.
 const (
-	mostHosts   = 2000 // hosts that the planned proxies have in sum; a router is planned all the same, with its own hosts alone
+	mostHosts   = 2000 // hosts that the planned proxies have in sum
 	mostRouters = 100  // routers that are planned
 )
 
 // planProxies plans the proxies of the analysed objects as a replica would: each router, and a sidecar of each scope
-// (the sidecars that import the same) as long as there is room for its hosts (mostHosts). It stores the problems of the
-// plan in world.planned.
+// (the sidecars that import the same) as long as there is room for its hosts (mostHosts). Of more services, routers are
+// planned with those that they use (world.ofRouters). planProxies stores the problems of the plan in world.planned.
 func planProxies(w *world) {
-	planner := plan.New(plan.Settings{Snapshot: w.withKeys(), Cluster: w.Normal.Cluster})
-	hosts := len(w.records[model.KindService]) + len(w.records[model.KindServiceEntry])
-	room := mostHosts
+	room, hosts, of := mostHosts, len(w.records[model.KindService])+len(w.records[model.KindServiceEntry]), w.known
+	if hosts > mostHosts {
+		of = w.ofRouters()
+	}
+	planner := plan.New(plan.Settings{Snapshot: w.withKeys(of), Cluster: w.Normal.Cluster})
 	for _, r := range w.routers[:min(len(w.routers), mostRouters)] {
 		n := w.routerNode(r)
 		if hosts > room {
@@ -45,6 +51,14 @@ func planProxies(w *world) {
 			w.answerSecrets(planner, h)
 		}
 	}
+	if hosts <= room {
+		w.joinSidecars(planner, hosts, room)
+	}
+	w.planned = append(w.planned, planner.Problems()...)
+}
+
+// joinSidecars joins the sidecars of as many scopes as there is room for their hosts.
+func (w *world) joinSidecars(planner *plan.Planner, hosts, room int) {
 	x, seen := view.NewIndex(w.known), map[view.Scope]bool{}
 	all := w.sidecars()
 	for _, namespace := range sorted(all) {
@@ -60,7 +74,52 @@ func planProxies(w *world) {
 			planner.Join(n)
 		}
 	}
-	w.planned = planner.Problems()
+}
+
+// ofRouters returns the configuration without VirtualServices that name no Gateway, and without services that routers
+// do not use: those that no other VirtualService and no extension provider names, outside the routers' namespaces. It
+// stores the problems of the VirtualServices that it leaves out.
+func (w *world) ofRouters() *mirror.Snapshot {
+	hosts, near := map[string]bool{}, map[string]bool{}
+	for _, r := range w.routers {
+		near[r.namespace] = true
+	}
+	for r := range w.known.All(model.KindMesh) {
+		for _, name := range gateway.Providers(r.(*model.Mesh).Spec) {
+			_, host, some := strings.Cut(name, "/")
+			hosts[name], hosts[host] = true, some
+		}
+	}
+	var kept []model.Record
+	var others []*model.VirtualService
+	for r := range w.known.All(model.KindVirtualService) {
+		vs := r.(*model.VirtualService)
+		if !slices.ContainsFunc(vs.Spec.GetGateways(), func(name string) bool { return name != "mesh" }) {
+			others = append(others, vs)
+			continue
+		}
+		kept = append(kept, vs)
+		for host := range virtualservice.Hosts(vs) {
+			hosts[host] = true
+		}
+	}
+	for _, kind := range model.Kinds() {
+		for r := range w.known.All(kind) {
+			svc, is := r.(*model.Service)
+			unused := is && !near[svc.Key.Namespace] && !slices.ContainsFunc(svc.Spec.GetHosts(), func(host string) bool { return hosts[host] })
+			if kind != model.KindVirtualService && !unused {
+				kept = append(kept, r)
+			}
+		}
+	}
+	found := make([][]error, len(others))
+	loop.Each(len(others), func(i int) { found[i] = vhost.Problems(others[i]) })
+	for i, errs := range found {
+		for _, err := range errs {
+			w.planned = append(w.planned, model.ProblemOf(err, others[i].Key))
+		}
+	}
+	return mirror.Empty().Apply(w.known.Revision(), kept, nil).New
 }
 
 // routerNode returns the node of a router.
@@ -85,9 +144,9 @@ func (w *world) knowsFiles(of string) bool {
 	return w.knows(of) && !w.live("Pod") && !w.live(of) && len(w.byKind[kind{"", of}]) > 0
 }
 
-// withKeys returns the configuration, in which each Secret with a certificate has a private key: the keys are never
+// withKeys returns a configuration, in which each Secret with a certificate has a private key: the keys are never
 // decrypted here, and any bytes mark that there is one.
-func (w *world) withKeys() *mirror.Snapshot {
+func (w *world) withKeys(known *mirror.Snapshot) *mirror.Snapshot {
 	var all []model.Record
 	for s := range each[*model.Secret](w, model.KindSecret) {
 		if len(s.Spec.GetChain()) > 0 && len(s.Spec.GetKey()) == 0 {
@@ -99,9 +158,9 @@ func (w *world) withKeys() *mirror.Snapshot {
 		}
 	}
 	if len(all) == 0 {
-		return w.known
+		return known
 	}
-	return w.known.Apply(w.known.Revision(), all, nil).New
+	return known.Apply(known.Revision(), all, nil).New
 }
 
 // answerSecrets gives the planner the Secrets that a router's listeners and clusters name, as far as its service account
