@@ -357,7 +357,7 @@ func (x *examination) found(analyzer problem.Analyzer, code problem.Code, field,
 
 // examiners lists the checks for each kind that compare a record with other configuration.
 var examiners = [model.NumKinds][]func(*examination){
-	model.KindVirtualService:     {unknownDestinations, sharedHosts, unknownGateways},
+	model.KindVirtualService:     {unknownDestinations, sharedHosts, unknownGateways, unreadRules},
 	model.KindDestinationRule:    {unknownHost, ruledHost},
 	model.KindServiceEntry:       {sharedHost, otherProtocol},
 	model.KindSidecar:            {general, overlapping},
