@@ -34,30 +34,24 @@ type listener struct {
 	name  string // of the server, for messages
 }
 
-// families returns the kinds of rules that a server reads (push/gateways, Server.HTTP, Passes and Ends). Of a server
-// whose protocol and TLS settings do not fit together, it returns all kinds, because it has a problem of its own.
+// families returns the kinds of rules that a server reads (push/gateways, Server.HTTP, Passes and Ends). It returns all
+// kinds for a server with AUTO_PASSTHROUGH, which needs no rules, and for one whose protocol or TLS settings have a
+// problem of their own.
 func families(s *networkingv1.Server) []family {
-	protocol, _ := model.ParseProtocol(s.GetPort().GetProtocol())
-	mode := s.GetTls().GetMode()
-	switch protocol {
-	case model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC, model.Protocol_PROTOCOL_GRPC_WEB:
+	protocol, known := model.ParseProtocol(s.GetPort().GetProtocol())
+	tls, mode := s.GetTls() != nil, s.GetTls().GetMode()
+	secure := protocol == model.Protocol_PROTOCOL_HTTPS || protocol == model.Protocol_PROTOCOL_TLS
+	switch {
+	case protocol.IsHTTP():
 		return []family{httpRules}
-	case model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS:
-		switch {
-		case s.GetTls() == nil || mode == networkingv1.ServerTLSSettings_AUTO_PASSTHROUGH:
-			return []family{httpRules, tlsRules, tcpRules}
-		case mode == networkingv1.ServerTLSSettings_PASSTHROUGH:
-			return []family{tlsRules, tcpRules}
-		case protocol == model.Protocol_PROTOCOL_HTTPS:
-			return []family{httpRules}
-		}
-		return []family{tcpRules}
-	case model.Protocol_PROTOCOL_TCP:
-		if s.GetTls() == nil {
-			return []family{tcpRules}
-		}
+	case !known, protocol == model.Protocol_PROTOCOL_AUTO, secure && !tls, mode == networkingv1.ServerTLSSettings_AUTO_PASSTHROUGH:
+		return []family{httpRules, tlsRules, tcpRules}
+	case tls && mode == networkingv1.ServerTLSSettings_PASSTHROUGH:
+		return []family{tlsRules, tcpRules}
+	case protocol == model.Protocol_PROTOCOL_HTTPS:
+		return []family{httpRules}
 	}
-	return []family{httpRules, tlsRules, tcpRules}
+	return []family{tcpRules}
 }
 
 // unreadRules warns of rules that no server of the VirtualService's Gateways reads: rules of a kind that the servers for

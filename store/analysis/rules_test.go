@@ -39,6 +39,10 @@ func TestUnreadRules(t *testing.T) {
 		{"tls at HTTPS", []string{secure, tls + "443}]}]}"}, passing, []string{"VirtualService v spec.tls[0] NoEffect"}},
 		{"http at TLS that ends", []string{ending, v + "http: [{}, {}]}"}, secure, []string{"VirtualService v spec.http[0] NoEffect"}},
 		{"tcp at TLS that ends", []string{ending, v + "tcp: [{match: [{port: 443}]}]}"}, "", nil},
+		{"http at MONGO", []string{"Gateway edge/g {servers: [{port: {number: 27017, protocol: MONGO}, hosts: ['*']}]}", v + "http: [{}]}"}, plain,
+			[]string{"VirtualService v spec.http[0] NoEffect"}},
+		{"AUTO_PASSTHROUGH", []string{gateway + "{port: {number: 15443, protocol: TLS}, tls: {mode: AUTO_PASSTHROUGH}, hosts: ['*.test']}]}",
+			v + "http: [{}]}"}, "", nil},
 		{"http at a passthrough", []string{passing, v + "http: [{}]}"}, both, []string{"VirtualService v spec.http[0] NoEffect"}},
 		{"http beside the tls of a passthrough", []string{passing, v + "http: [{}], tls: [{match: [{port: 443, sniHosts: [a.test]}]}]}"}, v +
 			"tls: [{match: [{port: 443, sniHosts: [a.test]}]}]}", []string{"VirtualService v spec.http[0] NoEffect"}},
