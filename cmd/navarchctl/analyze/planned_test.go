@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -78,6 +79,37 @@ const (
 `
 )
 
+// leading is a Gateway with an HTTP server, and a VirtualService that leads from it to a host.
+func leading(to string) string {
+	return strings.ReplaceAll(`{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: g, namespace: edge}, spec: {selector: {istio: edge},
+  servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, namespace: edge}, spec: {hosts: ["a.example.com"],
+  gateways: [g], http: [{route: [{destination: {host: TO, port: {number: 80}}}]}]}}
+---
+`, "TO", to)
+}
+
+// sidecar is a Pod with a sidecar, and a rule whose credentialName only gateways use.
+const sidecar = `
+{apiVersion: v1, kind: Pod, metadata: {name: app-1, namespace: edge, labels: {app: app, security.istio.io/tlsMode: istio}}, spec: {containers: [
+  {name: app, image: a}, {name: istio-proxy, image: "istio/proxyv2:1.27"}]}, status: {phase: Running, podIP: 10.1.0.11, conditions: [
+  {type: Ready, status: "True"}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: tls, namespace: edge}, spec: {host: web, trafficPolicy: {
+  tls: {mode: SIMPLE, credentialName: c}}}}
+---
+`
+
+// many has more services than are planned for one proxy.
+var many = func() string {
+	var out strings.Builder
+	for i := range mostHosts + 1 {
+		fmt.Fprintf(&out, "{apiVersion: v1, kind: Service, metadata: {name: s%d, namespace: many}, spec: {ports: [{name: http, port: 80}]}}\n---\n", i)
+	}
+	return out.String()
+}()
+
 // render plans the proxy that it is given; analyze plans those that the objects describe, and reports the same.
 func TestPlansOfProxiesAreAnalysed(t *testing.T) {
 	tests := []struct {
@@ -99,10 +131,18 @@ func TestPlansOfProxiesAreAnalysed(t *testing.T) {
 		{"of a gateway on the loopback itself", front + strings.ReplaceAll(frontPod, "10.1.0.10", "127.0.0.9") +
 			strings.ReplaceAll(local, "ADDRESS", "127.0.0.1"), nil},
 		{"another destination", front + strings.ReplaceAll(local, "ADDRESS", "10.1.0.9"), nil},
-		{"a field of a patch", filter, nil},
+		{"a field of a patch", strings.ReplaceAll(filter, "FIELD", "xff_num_trusted_hops"), nil},
 		{"an unknown field of a patch", strings.ReplaceAll(filter, "FIELD", "xff_num_trusted_hop"), []string{`unknown field "xff_num_trusted_hop"`}},
+		{"a destination that is not there is found once", front + leading("nope"), []string{`no service has host "nope.edge.svc.cluster.local"`}},
+		{"a Secret that is not there is found once", front + frontPod + may + https("SIMPLE") +
+			"{apiVersion: v1, kind: Secret, metadata: {name: other, namespace: edge}, type: Opaque}", []string{"Secret edge/cert does not exist"}},
+		{"a rule that sidecars do not follow", front + sidecar, []string{"DestinationRule edge/tls", "is for gateways, and for the sidecars of a rule"}},
+		{"no sidecar", front + sidecar[strings.Index(sidecar, "---"):], nil},
+		{"two connect in a large mesh", many + front + plainTCP + second, []string{"[IST0145] (VirtualService edge/two"}},
+		{"a destination in a large mesh", many + front + leading("s7.many.svc.cluster.local"), nil},
+		{"none in a large mesh", many + front + leading("t7.many.svc.cluster.local"), []string{`no service has host "t7.many.svc.cluster.local"`}},
+		{"an unknown field of a patch in a large mesh", many + strings.ReplaceAll(filter, "FIELD", "x"), []string{`unknown field "x"`}},
 	}
-	tests[9].files = strings.ReplaceAll(tests[9].files, "FIELD", "xff_num_trusted_hops")
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var found []Finding
