@@ -243,11 +243,10 @@ func (a *analysis) config(now time.Time) (c analyze.Config, err error) {
 		return c, err
 	}
 	settings.Revision, settings.SystemNamespace = a.in.Revision, a.in.Namespace
-	routers, err := routerSettings()
-	if err != nil {
+	c = analyze.Config{Normal: settings, SystemNamespace: a.in.Namespace, Now: now, Soon: time.Duration(a.days) * 24 * time.Hour}
+	if c.Routers, err = routerSettings(); err != nil {
 		return c, err
 	}
-	c = analyze.Config{Normal: settings, Routers: routers, SystemNamespace: a.in.Namespace, Now: now, Soon: time.Duration(a.days) * 24 * time.Hour}
 	if a.bytes != "" {
 		budget, err := resource.ParseQuantity(a.bytes)
 		if err != nil || budget.Value() <= 0 {

@@ -142,7 +142,8 @@ func join(planner *plan.Planner, node view.Node) (_ *plan.Handle, err error) {
 	return proxy, answerSecrets(planner, proxy, access.Granted(planner.Snapshot(), proxy.View().Secrets))
 }
 
-// routerSettings returns the settings of gateways from navarchd's environment variables. An invalid variable is an error.
+// routerSettings returns the settings of gateways from navarchd's environment variables. An invalid variable is an
+// error.
 func routerSettings() (of view.RouterSettings, err error) {
 	for name, into := range map[string]*bool{
 		"PILOT_SCOPE_GATEWAY_TO_NAMESPACE":    &of.OwnNamespace,

@@ -54,10 +54,10 @@ func families(s *networkingv1.Server) []family {
 	return []family{tcpRules}
 }
 
-// unreadRules warns of rules that no server of the VirtualService's Gateways reads: rules of a kind that the servers for
-// its hosts do not read, and matches for a port that none of them has. The first unread rule of each kind and each such
-// match have a warning. There is none for rules that also apply to sidecars, or to a Gateway that is missing or has
-// none of the hosts.
+// unreadRules warns of rules that no server of the VirtualService's Gateways reads. These are rules of a kind that the
+// servers for its hosts do not read, and matches for a port that these servers lack. The first unread rule of each kind
+// and each such match have a warning. Rules that also apply to sidecars have no warning, nor have those for a Gateway
+// that is missing or lacks the hosts.
 func unreadRules(x *examination) {
 	vs := x.record.(*model.VirtualService)
 	known := map[string][]listener{}
@@ -129,7 +129,8 @@ func matchings[M matching](matches []M) (all []matching) {
 // listenersOf returns the servers with hosts of the VirtualService at the Gateways of a match. The second result is
 // false if the match applies to sidecars too, or if a Gateway is missing or has no such server. Each Gateway is read
 // once, and stored in known.
-func (x *examination) listenersOf(vs *model.VirtualService, gateways []string, known map[string][]listener) (all []listener, complete bool) {
+func (x *examination) listenersOf(vs *model.VirtualService, gateways []string,
+	known map[string][]listener) (all []listener, complete bool) {
 	if len(gateways) == 0 {
 		gateways = vs.Spec.GetGateways()
 	}

@@ -272,19 +272,18 @@ const externalNamePrefix = "externalname:"
 
 // report collects the problems of one object, and the other fields of its Result.
 type report struct {
-	id        object.ID
-	location  string
-	problems  []object.Problem
-	refused   []object.Problem
-	spoiled   bool
-	refs      []object.ID
-	mesh      bool
-	private   model.PrivateKey
-	until     time.Time
-	untilAt   string
-	waiting   context.Context // ends the normalisation; nil: never
-	steps     int             // calls of step
-	rewritten bool            // walkMessage changed the message that is decoded
+	id                object.ID
+	location          string
+	problems, refused []object.Problem
+	spoiled           bool
+	refs              []object.ID
+	mesh              bool
+	private           model.PrivateKey
+	until             time.Time
+	untilAt           string
+	waiting           context.Context // ends the normalisation; nil: never
+	steps             int             // calls of step
+	rewritten         bool            // walkMessage changed the message that is decoded
 }
 
 // maxProblems bounds the problems reported for one object.

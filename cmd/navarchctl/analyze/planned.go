@@ -138,8 +138,8 @@ func (w *world) routerNode(r *router) view.Node {
 	return n
 }
 
-// knowsFiles reports whether objects of a core kind are known, and all of them are of files. Of a cluster only the Secrets
-// that Gateways name are read, and no bindings of roles.
+// knowsFiles reports whether objects of a core kind are known, and all of them are of files. Of a cluster, only the
+// Secrets that Gateways name are read, and no bindings of roles.
 func (w *world) knowsFiles(of string) bool {
 	return w.knows(of) && !w.live("Pod") && !w.live(of) && len(w.byKind[kind{"", of}]) > 0
 }
@@ -163,9 +163,9 @@ func (w *world) withKeys(known *mirror.Snapshot) *mirror.Snapshot {
 	return known.Apply(known.Revision(), all, nil).New
 }
 
-// answerSecrets gives the planner the Secrets that a router's listeners and clusters name, as far as its service account
-// may read them. The account may, if neither bindings of roles nor the ServiceAccount are among the objects: then they
-// are elsewhere.
+// answerSecrets provides the planner with the Secrets that a router's listeners and clusters name, as far as its
+// service account may read them. If the objects contain neither bindings of roles nor the ServiceAccount, these are elsewhere,
+// and the account is assumed to have the right.
 func (w *world) answerSecrets(planner *plan.Planner, h *plan.Handle) {
 	var names []string
 	all := inspect.Of(h.Set())
