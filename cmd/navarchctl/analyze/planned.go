@@ -164,8 +164,8 @@ func (w *world) withKeys(known *mirror.Snapshot) *mirror.Snapshot {
 }
 
 // answerSecrets provides the planner with the Secrets that a router's listeners and clusters name, as far as its
-// service account may read them. If the objects contain neither bindings of roles nor the ServiceAccount, these are elsewhere,
-// and the account is assumed to have the right.
+// service account may read them. If the objects contain neither bindings of roles nor the ServiceAccount, these are
+// elsewhere, and the account is assumed to have the right.
 func (w *world) answerSecrets(planner *plan.Planner, h *plan.Handle) {
 	var names []string
 	all := inspect.Of(h.Set())
