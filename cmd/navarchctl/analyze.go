@@ -68,8 +68,9 @@ func analyzeCommand() *cobra.Command {
 		Short:   "Find the problems of configuration, in files or in a cluster, with istioctl's codes",
 		Long: `Analyzes files (-f, or arguments), a cluster (--live; without files that is the default), or both: then an object of a file
 replaces the one of the cluster, and --new reports the findings that the files add. Folders are read with all folders below. Workloads in
-files, such as Deployments, stand for their Pods. The cluster is read with the rights of the kubeconfig's user. The control plane
-is asked for what it alone knows, such as configuration that proxies refuse; without one, these codes are left out.
+files, such as Deployments, stand for their Pods, and proxies are planned as a replica would do it. The cluster is read with the rights
+of the kubeconfig's user. The control plane is asked for what it alone knows, such as configuration that proxies refuse; without one,
+these codes are left out.
 With --snapshot, the problems and records of a report are analyzed; a note names the codes that a report cannot answer.
 
 Codes are those of istioctl analyze, and NAV1001 and following; --list prints them. A finding is suppressed by --suppress, or by
@@ -240,6 +241,9 @@ func (a *analysis) config(now time.Time) (c analyze.Config, err error) {
 	}
 	settings.Revision, settings.SystemNamespace = a.in.Revision, a.in.Namespace
 	c = analyze.Config{Normal: settings, SystemNamespace: a.in.Namespace, Now: now, Soon: time.Duration(a.days) * 24 * time.Hour}
+	if c.Routers, err = routerSettings(); err != nil {
+		return c, err
+	}
 	if a.bytes != "" {
 		budget, err := resource.ParseQuantity(a.bytes)
 		if err != nil || budget.Value() <= 0 {

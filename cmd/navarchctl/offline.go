@@ -132,26 +132,32 @@ func (o *offline) plan() (*plan.Planner, *plan.Handle, []object.Problem, error) 
 // join adds a proxy to a planner, with the Secrets that its service account may read. Environment variables of navarchd
 // apply; an invalid one is an error.
 func join(planner *plan.Planner, node view.Node) (_ *plan.Handle, err error) {
-	for name, into := range map[string]*bool{
-		"PILOT_SCOPE_GATEWAY_TO_NAMESPACE":    &node.Routers.OwnNamespace,
-		"PILOT_FILTER_GATEWAY_CLUSTER_CONFIG": &node.Routers.Routed,
-		"PILOT_ENABLE_QUIC_LISTENERS":         &node.Routers.QUIC,
-		"NAVARCH_GATEWAY_LOCAL_DESTINATIONS":  &node.Routers.Local,
-	} {
-		if *into, err = environment(name, false); err != nil {
-			return nil, err
-		}
-	}
-	answers, err := environment("NAVARCH_ENABLE_MISDIRECTED_REQUESTS", true)
-	if err != nil {
+	if node.Routers, err = routerSettings(); err != nil {
 		return nil, err
 	}
-	node.Routers.Misdirected404 = !answers
 	// Offline, the identity that the node claims counts as verified: whoever runs the command can read the folder
 	// anyway.
 	node.Pod, node.Verified = node.Name, view.Identity{Namespace: node.Namespace, Account: node.Account}
 	proxy := planner.Join(node)
 	return proxy, answerSecrets(planner, proxy, access.Granted(planner.Snapshot(), proxy.View().Secrets))
+}
+
+// routerSettings returns the settings of gateways from navarchd's environment variables. An invalid variable is an
+// error.
+func routerSettings() (of view.RouterSettings, err error) {
+	for name, into := range map[string]*bool{
+		"PILOT_SCOPE_GATEWAY_TO_NAMESPACE":    &of.OwnNamespace,
+		"PILOT_FILTER_GATEWAY_CLUSTER_CONFIG": &of.Routed,
+		"PILOT_ENABLE_QUIC_LISTENERS":         &of.QUIC,
+		"NAVARCH_GATEWAY_LOCAL_DESTINATIONS":  &of.Local,
+	} {
+		if *into, err = environment(name, false); err != nil {
+			return of, err
+		}
+	}
+	answers, err := environment("NAVARCH_ENABLE_MISDIRECTED_REQUESTS", true)
+	of.Misdirected404 = !answers
+	return of, err
 }
 
 // answerSecrets provides the planner with the Secrets that the proxy's clusters and listeners name. The argument right

@@ -357,7 +357,7 @@ func (x *examination) found(analyzer problem.Analyzer, code problem.Code, field,
 
 // examiners lists the checks for each kind that compare a record with other configuration.
 var examiners = [model.NumKinds][]func(*examination){
-	model.KindVirtualService:     {unknownDestinations, sharedHosts, unknownGateways},
+	model.KindVirtualService:     {unknownDestinations, sharedHosts, unknownGateways, unreadRules},
 	model.KindDestinationRule:    {unknownHost, ruledHost},
 	model.KindServiceEntry:       {sharedHost, otherProtocol},
 	model.KindSidecar:            {general, overlapping},
@@ -372,13 +372,13 @@ var later = [model.NumKinds][]func(*examination){
 	model.KindDestinationRule:       {emptySubsets, unselected},
 	model.KindServiceEntry:          {unselected},
 	model.KindSidecar:               {unselected},
-	model.KindTelemetry:             {unselected},
+	model.KindTelemetry:             {unselected, untargeted},
 	model.KindPeerAuthentication:    {unselected},
-	model.KindAuthorizationPolicy:   {unselected},
-	model.KindRequestAuthentication: {unselected},
-	model.KindEnvoyFilter:           {unselected},
-	model.KindWasmPlugin:            {unselected},
-	model.KindTrafficExtension:      {unselected},
+	model.KindAuthorizationPolicy:   {unselected, untargeted},
+	model.KindRequestAuthentication: {unselected, untargeted},
+	model.KindEnvoyFilter:           {unselected, untargeted},
+	model.KindWasmPlugin:            {unselected, untargeted},
+	model.KindTrafficExtension:      {unselected, untargeted},
 	model.KindProxyConfig:           {unselected},
 	model.KindGateway:               {unselected},
 }

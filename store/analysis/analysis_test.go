@@ -236,6 +236,19 @@ func TestSelectorsWithoutWorkload(t *testing.T) {
 	warns(t, "DestinationRule", []string{other, web, rule}, pod, []string{"DestinationRule x spec.workloadSelector.matchLabels NoEffect IST0127"})
 	warns(t, "a policy that could not be understood", []string{other, "AuthorizationPolicy shop/x {closed: true, selector: {app: web}}"}, "", nil)
 	warns(t, "targetRefs", []string{other, "EnvoyFilter shop/x {targetRefs: [{kind: Gateway, name: x}]}"}, "", nil)
+	labelled := "Workload shop/gw {endpoint: {labels: {gateway.networking.k8s.io/gateway-name: gw}}}"
+	for kind, spec := range map[string]string{
+		"AuthorizationPolicy":   "{gateways: [gw], selector: {gateway.networking.k8s.io/gateway-name: gw}}",
+		"RequestAuthentication": "{gateways: [gw], selector: {gateway.networking.k8s.io/gateway-name: gw}}",
+		"EnvoyFilter":           "{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: gw}]}",
+		"TrafficExtension":      "{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: gw}]}",
+		"WasmPlugin":            "{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: gw}]}",
+		"Telemetry":             "{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: gw}]}",
+	} {
+		warns(t, kind+" of a Gateway of the Gateway API", []string{other, kind + " shop/x " + spec}, labelled,
+			[]string{kind + " x spec.targetRefs NoEffect IST0127"})
+		warns(t, kind+" without workloads", []string{kind + " shop/x " + spec}, "", nil)
+	}
 }
 
 // portLevel is the encoded message of a PeerAuthentication with a mode for one port, as YAML has bytes.

@@ -274,8 +274,7 @@ const externalNamePrefix = "externalname:"
 type report struct {
 	id                  object.ID
 	location            string
-	problems            []object.Problem
-	refused             []object.Problem
+	problems, refused   []object.Problem
 	spoiled             bool
 	refs                []object.ID
 	mesh                bool

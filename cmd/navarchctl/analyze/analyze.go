@@ -25,6 +25,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/judge"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/resolve"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -50,11 +51,12 @@ type Finding struct {
 
 // Config contains the settings of an analysis.
 type Config struct {
-	Normal          normal.Options // settings of the conversion to records
-	SystemNamespace string         // namespace of the control plane
-	Now             time.Time      // time with which the ends of certificates are compared
-	Soon            time.Duration  // certificates that end within this time are reported; 0: 30 days
-	ProxyBytes      int64          // proxies with more bytes of configuration are reported; 0: proxies are not planned
+	Normal          normal.Options      // settings of the conversion to records
+	Routers         view.RouterSettings // settings of the control plane for gateways, but OwnNamespace, which Normal has
+	SystemNamespace string              // namespace of the control plane
+	Now             time.Time           // time with which the ends of certificates are compared
+	Soon            time.Duration       // certificates that end within this time are reported; 0: 30 days
+	ProxyBytes      int64               // proxies with more bytes of configuration are reported; 0: their size is not measured
 }
 
 // Input is the set of objects to analyse. No function of this package except ReadSecrets changes the slices and maps of
@@ -97,10 +99,11 @@ var checks = []func(*world){
 	routers, certificates, portSelectors, uncheckedServers, ingressSubsets, claims, relativePatches,
 	gatewaySelectors, registries, definitions, unprovidedLogs, keyServers, closedPolicies, imports, authorities, reports,
 	strictServers, unreadyServices, idleImports, patchedImports, multipliers, overBudget, writers, renewals,
+	planProxies,
 }
 
 // last are checks that read the findings of the conversion, and run after it.
-var last = []func(*world){unselectedRouters, patches}
+var last = []func(*world){planned, unselectedRouters, patches}
 
 // newWorld indexes the objects and converts them to records. The problems of the conversion are in world.converted.
 func newWorld(in Input, c Config) *world {

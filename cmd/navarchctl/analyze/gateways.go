@@ -19,12 +19,14 @@ import (
 )
 
 // router is a set of Pods that the same Gateways and Services select. If no Pod of a Gateway is known, the router is
-// an assumed Pod in the Gateway's namespace, with the labels of the Gateway's selector.
+// an assumed Pod (world.assumed).
 type router struct {
+	name      string // of the first Pod, "" for an assumed one
 	namespace string
 	labels    map[string]string
 	gateways  []*model.Gateway // by precedence
 	services  []*model.Service // the oldest first
+	workload  *model.Endpoint  // the first Pod; nil for an assumed one
 	assumed   bool             // no Pod is known; services then is nil
 }
 
@@ -46,6 +48,7 @@ func (w *world) findRouters() (all []*router) {
 		}
 		if r := w.router(l.Key.Namespace, labels); len(r.gateways) > 0 && !seen[r.key()] {
 			seen[r.key()] = true
+			r.name, r.workload = normal.SourceObject(l.Key).Name, l.Spec.GetEndpoint()
 			all = append(all, r)
 			for _, g := range r.gateways {
 				used[g] = true
@@ -56,13 +59,24 @@ func (w *world) findRouters() (all []*router) {
 		if used[g] || len(g.Spec.GetSelector()) == 0 {
 			continue
 		}
-		if r := w.router(g.Key.Namespace, g.Spec.GetSelector()); !seen[r.key()] {
+		if r := w.router(w.assumed(g)); !seen[r.key()] {
 			seen[r.key()] = true
 			r.assumed, r.services = true, nil
 			all = append(all, r)
 		}
 	}
 	return all
+}
+
+// assumed returns the namespace and the labels of the Pods of a Gateway that selects no known Pod: those of the first
+// Service whose selector has the labels of the Gateway's selector, or else the Gateway's own.
+func (w *world) assumed(g *model.Gateway) (namespace string, labels map[string]string) {
+	for svc := range each[*model.Service](w, model.KindService) {
+		if of := svc.Spec.GetSelector(); len(of) > 0 && w.applies(g, svc.Key.Namespace, of) {
+			return svc.Key.Namespace, of
+		}
+	}
+	return g.Key.Namespace, g.Spec.GetSelector()
 }
 
 // applies reports whether a Gateway applies to Pods of a namespace with these labels.

@@ -49,6 +49,7 @@ type world struct {
 	routers   []*router
 	reported  []Reported
 	patches   []inspect.Patch
+	planned   []model.Problem // the problems that planProxies found
 	findings  []Finding
 }
 

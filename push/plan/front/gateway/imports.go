@@ -19,15 +19,15 @@ func importsOf(in *input.Input, key view.Scope, patches input.PatchSet) *host.Im
 	if !key.Edge.Value().Routed || passesBySNI(in, key) {
 		return host.ImportAll()
 	}
-	hosts := providers(in.Mesh.Spec)
+	hosts := Providers(in.Mesh.Spec)
 	for _, p := range patches {
 		Clusters(structpb.NewStructValue(p.Config().GetPatch().GetValue()), func(_, name string) { hosts = append(hosts, name) })
 	}
 	return host.ImportRouted(hosts)
 }
 
-// providers returns the field service of each extension provider in MeshConfig.
-func providers(mesh *meshv1.MeshConfig) (hosts []string) {
+// Providers returns the field service of each extension provider in MeshConfig.
+func Providers(mesh *meshv1.MeshConfig) (hosts []string) {
 	for _, p := range mesh.GetExtensionProviders() {
 		m := p.ProtoReflect()
 		kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))
