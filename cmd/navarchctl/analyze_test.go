@@ -230,7 +230,7 @@ func TestAnalyzeCluster(t *testing.T) {
 	want := `Error [IST0101] (Gateway edge/edge) spec.servers[0].tls.credentialName: Secret edge/cert does not exist: the server closes its connections
 Warning [IST0103] (Pod shop/web-1) spec.containers: has no proxy, though a Pod with its labels gets one now: restart the workload
 Warning [NAV1001] (VirtualService shop/web) spec.http[0].route[0].destination.host: service "web.shop.svc.cluster.local" has no ready endpoint: requests to it are answered 503
-Info [IST0102] (Namespace edge) metadata.labels: Pods get no proxy: label it istio-injection=enabled, or istio-injection=disabled where that is meant
+Info [IST0102] (Namespace edge) metadata.labels: Pods without the label sidecar.istio.io/inject get no proxy: label the namespace istio-injection=enabled, or istio-injection=disabled if no Pod shall have one, also no gateway
 Info [NAV1011] (Service shop/web) spec.selector: "web.shop.svc.cluster.local" has no ready endpoint (1 that are not ready): calls of it are answered 503
 
 1 error, 2 warnings, 2 infos.

@@ -152,7 +152,8 @@ func unknownGateways(x *examination) {
 				x.found(problem.ReferencedInternalGateway, problem.NotFound, "spec.gateways",
 					"Gateway %s is one of istiod's own, of a Gateway of the Gateway API", name)
 			} else {
-				x.found(problem.ReferencedResourceNotFound, problem.NotFound, "spec.gateways", "Gateway %s is not there", name)
+				x.found(problem.ReferencedResourceNotFound, problem.NotFound, "spec.gateways",
+					"Gateway %s does not exist or is invalid; a name without a namespace means the VirtualService's own namespace", name)
 			}
 			continue
 		}

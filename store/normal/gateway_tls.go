@@ -140,11 +140,11 @@ func checkCertificateFiles(r *report, at string, tls *networkingv1.ServerTLSSett
 		all = append(all, files{fmt.Sprintf("%s.tlsCertificates[%d]", at, i), c.GetServerCertificate(), c.GetPrivateKey()})
 	}
 	for _, f := range all {
-		if f.certificate == "" {
-			r.requiredf(f.at+".serverCertificate", "must not be empty with mode %v", tls.Mode)
-		}
-		if f.key == "" {
-			r.requiredf(f.at+".privateKey", "must not be empty with mode %v", tls.Mode)
+		for field, stated := range map[string]string{"serverCertificate": f.certificate, "privateKey": f.key} {
+			if stated == "" {
+				r.requiredf(f.at+"."+field, "must not be empty with mode %v: set credentialName to a Secret of the gateway's namespace, or "+
+					"serverCertificate and privateKey to files of the gateway's Pods", tls.Mode)
+			}
 		}
 	}
 }

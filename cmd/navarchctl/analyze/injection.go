@@ -107,16 +107,18 @@ func namespaces(w *world) {
 			w.found(problem.NamespaceMultipleInjectionLabels, o.ID, "metadata.labels",
 				"has both %s and %s: remove one, istio-injection counts alone",
 				injection, label.IoIstioRev.Name)
-		case stated != "" || byRevision:
+		case stated != "" || byRevision || slices.ContainsFunc(w.pods, func(p *pod) bool {
+			return p.meta.Namespace == o.ID.Name && p.labels[label.SidecarInject.Name] == "true" // as Pods of gateways have
+		}):
 		default:
 			if v := w.injectorOf(o.Labels); v != nil && v.SidecarInjectorWebhook.EnableNamespacesByDefault {
 				w.found(problem.NamespaceInjectionEnabledByDefault, o.ID, "metadata.labels",
 					"has no label of injection, and Pods get a proxy by default")
 				continue
 			}
-			w.found(problem.NamespaceNotInjected, o.ID, "metadata.labels", "Pods get no proxy: label it %s=%s, or %s=disabled where that is meant",
-				injection,
-				enabled, injection)
+			w.found(problem.NamespaceNotInjected, o.ID, "metadata.labels",
+				"Pods without the label %s get no proxy: label the namespace %s=%s, or %s=disabled if no Pod shall have one, also no gateway",
+				label.SidecarInject.Name, injection, enabled, injection)
 		}
 	}
 }

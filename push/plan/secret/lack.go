@@ -95,16 +95,17 @@ func (n naming) selects(l Lack) bool {
 	return access.SelectsAll(selectors) || access.Selected(selectors, l.labels)
 }
 
-// problem returns the problem for a field. If the record and the proxies are in different namespaces, the message does
-// not mention rights and references.
+// problem returns the problem for a field. If the record and the proxies are in different namespaces, only the message
+// for readers who see everything mentions rights and references.
 func (l Lack) problem(n naming) input.Problem {
-	key, why := n.by.Meta().Key, l.why
-	if !l.missing && key.Namespace != l.namespace {
-		why = "the Secret may not be used"
-	}
+	key := n.by.Meta().Key
 	effect := fmt.Sprintf("the gateways of namespace %s cannot complete TLS handshakes for this server", l.namespace)
 	if key.Kind == model.KindDestinationRule {
 		effect = fmt.Sprintf("the proxies of namespace %s cannot connect by this rule", l.namespace)
 	}
-	return input.NotFound(key, n.use.Field, why+"; "+effect)
+	p := input.NotFound(key, n.use.Field, l.why+"; "+effect)
+	if !l.missing && key.Namespace != l.namespace {
+		p.Message, p.Whole = "the Secret may not be used; "+effect, p.Message
+	}
+	return p
 }
