@@ -65,7 +65,7 @@ func (l *Loop) Standing(p *Proxy, name string) (s Standing) {
 // Closing returns the policies that select a proxy of this loop and cannot be enforced, so that the proxy refuses all
 // traffic. It waits for the loop's goroutine. The result is nil before the first plan and after the loop's end.
 func (l *Loop) Closing(p *Proxy) (policies []model.Key) {
-	l.inspect(func() { policies = view.Closing(l.planner.Snapshot(), p.Node) })
+	l.inspect(func() { policies = view.Closing(l.planner.Snapshot(), *p.Node) })
 	return policies
 }
 
