@@ -18,6 +18,7 @@ type config struct {
 	port    uint32 // the port of its virtual hosts: the port in the Gateway of the first server
 	servers []gateways.Server
 	stated  map[string][]int // maps a host in a Gateway to the ascending indices of the servers with this host
+	endings endings          // of the hosts in stated
 	owners  *gateways.Owners // the owners of the hosts of the listener
 	// elsewhere has the hosts of the listener's other servers. Its list Others is empty if requests for these hosts
 	// are answered 404.
@@ -40,22 +41,25 @@ func newConfig(name string, bound uint32, servers []gateways.Server, owners *gat
 			}
 		}
 	}
-	c.ServerPorts = numbers.List(ports...)
+	c.ServerPorts, c.endings = numbers.List(ports...), endingsOf(c.stated)
 	return c
 }
 
 // stating maps the hosts of servers to the route configurations of these servers. A gateway may have thousands of
 // servers, and an edit of a VirtualService affects only the few servers that cover its hosts.
-type stating map[string][]*config
+type stating struct {
+	by      map[string][]*config
+	endings endings // of the hosts in by
+}
 
 func newStating(configs map[string]*config) stating {
-	s := stating{}
+	by := map[string][]*config{}
 	for _, c := range configs {
 		for name := range c.stated {
-			s[name] = append(s[name], c)
+			by[name] = append(by[name], c)
 		}
 	}
-	return s
+	return stating{by, endingsOf(by)}
 }
 
 // configs returns the route configurations with a server whose host overlaps the given host, each once. Hosts overlap
@@ -70,15 +74,13 @@ func (s stating) configs(host string) (out []*config) {
 			}
 		}
 	}
-	add(s[host])
+	add(s.by[host])
 	for pattern := range model.Wildcards(host) {
-		add(s[pattern])
+		add(s.by[pattern])
 	}
 	if input.IsWildcard(host) {
-		for name, all := range s {
-			if input.Covers(host, name) {
-				add(all)
-			}
+		for name := range s.endings.covered(host) {
+			add(s.by[name])
 		}
 	}
 	return out
@@ -98,11 +100,7 @@ func (c *config) domains(host string) (out []string) {
 	if !input.IsWildcard(host) {
 		return out
 	}
-	for name := range c.stated {
-		if name != host && input.Covers(host, name) {
-			out = append(out, name)
-		}
-	}
+	out = slices.AppendSeq(out, c.endings.covered(host))
 	for _, name := range c.elsewhere.Shared {
 		if len(c.stated[name]) == 0 && input.Covers(host, name) {
 			out = append(out, name)
