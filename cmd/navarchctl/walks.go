@@ -117,7 +117,7 @@ func (q *walks) planned(file string) (*subject, error) {
 		held.Withhold(name, why)
 	}
 	var closing []string
-	for _, key := range view.Closing(planner.Snapshot(), handle.Node) {
+	for _, key := range view.Closing(planner.Snapshot(), *handle.Node) {
 		closing = append(closing, key.String())
 	}
 	held.Close(closing)

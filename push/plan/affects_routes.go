@@ -41,14 +41,13 @@ func namedBeside(c *change, t input.Types, e mirror.Edit) {
 // coveringHosts marks all hosts of VirtualServices with a matching wildcard. A wildcard matches if it covers one of the
 // record's hosts, or if one of the record's hosts covers it.
 func coveringHosts(c *change, t input.Types, e mirror.Edit) {
+	marked := map[*model.VirtualService]bool{}
 	for h := range hostsOf(e) {
-		for _, vs := range c.in.Routing(h) {
-			covers := func(named string) bool {
-				return input.IsWildcard(named) && (input.Covers(named, h) || input.Covers(h, named))
-			}
-			if !slices.ContainsFunc(vs.Spec.GetHosts(), covers) {
+		for _, vs := range c.in.RoutingWildcards(h) {
+			if marked[vs] {
 				continue
 			}
+			marked[vs] = true
 			for _, named := range vs.Spec.GetHosts() {
 				c.hosts[named] |= t
 			}

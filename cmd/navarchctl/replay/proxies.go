@@ -177,7 +177,7 @@ func (p proxies) stream(i int) inspect.Stream {
 			}
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			for _, key := range view.Closing(l.planner.Snapshot(), l.handles[i].Node) {
+			for _, key := range view.Closing(l.planner.Snapshot(), *l.handles[i].Node) {
 				policies = append(policies, key.String())
 			}
 			return policies

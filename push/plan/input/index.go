@@ -142,6 +142,24 @@ func (x *Index) routingOf(host string) (keys []model.Key) {
 	return keys
 }
 
+// overlapping lists the keys of the VirtualServices of Input.RoutingWildcards.
+func (x *Index) overlapping(host string) (keys []model.Key) {
+	if x.wildcards.empty() {
+		return nil
+	}
+	for pattern := range model.Wildcards(host) {
+		keys = slices.AppendSeq(keys, x.routing.of(model.Backwards(pattern)))
+	}
+	if suffix, is := strings.CutPrefix(host, "*"); is {
+		for backwards, key := range x.routing.named(model.Backwards(suffix)) {
+			if strings.HasSuffix(backwards, "*") {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
 // IsWildcard reports whether a host begins with "*".
 func IsWildcard(host string) bool { return strings.HasPrefix(host, "*") }
 
@@ -165,7 +183,7 @@ func (x *Index) SecretUsers(name string) iter.Seq[model.Key] { return x.secrets.
 // AllSecretUsers yields the keys of all records that refer to some Secret. Keys may repeat.
 func (x *Index) AllSecretUsers() iter.Seq[model.Key] {
 	return func(yield func(model.Key) bool) {
-		for _, key := range x.secrets.all() {
+		for _, key := range x.secrets.named("") {
 			if !yield(key) {
 				return
 			}

@@ -11,6 +11,18 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
+// wildcardsIn lists the keys whose names are wildcards, sorted.
+func wildcardsIn(keys []model.Key) string {
+	var names []string
+	for _, key := range keys {
+		if IsWildcard(key.Name) {
+			names = append(names, key.Name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), " ")
+}
+
 // The VirtualServices of a host are those that name it, or a wildcard that covers it; the ones of a wildcard also those
 // that name a host that it covers.
 func TestRouting(t *testing.T) {
@@ -47,6 +59,9 @@ func TestRouting(t *testing.T) {
 			if !Covers(key, host) && !Covers(host, key) {
 				t.Errorf("%s and %s have nothing in common", host, key)
 			}
+		}
+		if got, want := wildcardsIn(x.overlapping(host)), wildcardsIn(x.routingOf(host)); got != want {
+			t.Errorf("%s: the overlapping wildcards are %s, want %s", host, got, want)
 		}
 		var gone []mirror.Edit
 		for _, e := range edits {

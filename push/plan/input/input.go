@@ -152,7 +152,7 @@ func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
 		visit(key)
 	}
 	if IsWildcard(host) {
-		for to, key := range in.Index.routesTo.all() {
+		for to, key := range in.Index.routesTo.named("") {
 			if to != host && Covers(host, to) {
 				visit(key)
 			}
@@ -163,8 +163,18 @@ func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
 // Routing returns the VirtualServices whose hosts match a host. Hosts match if they are equal, or if one of them is a
 // wildcard that covers the other. VirtualServices are in no order and may repeat. VirtualServices that only have http
 // rules are found by their wildcards, and not by their other hosts.
-func (in *Input) Routing(host string) (all []*model.VirtualService) {
-	for _, key := range in.Index.routingOf(host) {
+func (in *Input) Routing(host string) []*model.VirtualService {
+	return in.virtualServices(in.Index.routingOf(host))
+}
+
+// RoutingWildcards returns the VirtualServices with a wildcard that equals a host, covers it, or is covered by it. They
+// are in no order and may repeat.
+func (in *Input) RoutingWildcards(host string) []*model.VirtualService {
+	return in.virtualServices(in.Index.overlapping(host))
+}
+
+func (in *Input) virtualServices(keys []model.Key) (all []*model.VirtualService) {
+	for _, key := range keys {
 		if r, ok := in.Get(key); ok {
 			all = append(all, r.(*model.VirtualService))
 		}
