@@ -98,17 +98,21 @@ func host(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: headerMatch(":authority", v, true)}}
 }
 
-// anyForm matches the host of a request in upper or lower case, with or without a trailing dot. It ignores text after
-// a colon, as Envoy does when it selects the virtual host.
+// anyForm matches the host of a request in upper or lower case, with or without a trailing dot. If v has no port, the
+// match ignores text after a colon, as Envoy does when it selects the virtual host.
 func anyForm(v string) *rbacv3.Permission {
 	if strings.HasSuffix(v, "*") {
 		return host(v)
 	}
-	more := regexp.QuoteMeta(v)
-	if end, is := strings.CutPrefix(v, "*"); is {
+	name, after := v, "(:.*)?"
+	if i := strings.LastIndexByte(v, ':'); i >= 0 && strings.Trim(v[i+1:], "0123456789") == "" {
+		name, after = v[:i], regexp.QuoteMeta(v[i:])
+	}
+	more := regexp.QuoteMeta(name)
+	if end, is := strings.CutPrefix(name, "*"); is {
 		more = ".*" + regexp.QuoteMeta(end)
 	}
-	form := &routev3.HeaderMatcher_StringMatch{StringMatch: pattern("(?i)" + more + `\.?(:.*)?`)}
+	form := &routev3.HeaderMatcher_StringMatch{StringMatch: pattern("(?i)" + more + `\.?` + after)}
 	return orPermissions([]*rbacv3.Permission{host(v), {Rule: &rbacv3.Permission_Header{
 		Header: &routev3.HeaderMatcher{Name: ":authority", HeaderMatchSpecifier: form},
 	}}})
