@@ -13,7 +13,7 @@ import (
 // attributed to.
 func TestBringersAreExplained(t *testing.T) {
 	const db = "db.shop.svc.cluster.local"
-	tcp := rec(t, model.KindVirtualService, "shop/db", "{hosts: ["+db+"], tcp: [{route: [{destination: {host: "+db+"}}]}]}")
+	tcp := rec(t, model.KindVirtualService, "shop/db@8", "{hosts: ["+db+"], tcp: [{route: [{destination: {host: "+db+"}}]}]}")
 	wild := rec(t, model.KindVirtualService, "shop/wild@9", "{hosts: ['*.shop.svc.cluster.local'], tcp: [{match: [{port: 9000}], route: [{destination: {host: "+db+"}}]}]}")
 	dbs, lone, http := svc(t, "shop/db", "10.96.0.3", "tcp:9000:TCP"), svc(t, "shop/lone", "10.96.0.4", "tcp:9000:TCP"),
 		svc(t, "shop/web", "10.96.0.1", "http:80:HTTP")
