@@ -82,7 +82,7 @@ func newFrontedMesh(t testing.TB, seed uint64) *frontedMesh {
 	}
 	for _, namespace := range namespaces {
 		for _, name := range []string{"g0", "g1", "g2"} {
-			m.fronts = append(m.fronts, &frontGateway{name: namespace + "/" + name, created: int64(m.entrances.IntN(4))})
+			m.fronts = append(m.fronts, &frontGateway{name: namespace + "/" + name, created: int64(1 + m.entrances.IntN(4))})
 		}
 	}
 	slices.SortFunc(m.fronts, func(a, b *frontGateway) int { // by age, then by name before namespace

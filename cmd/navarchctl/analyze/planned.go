@@ -186,7 +186,8 @@ func (w *world) answerSecrets(planner *plan.Planner, h *plan.Handle) {
 	}
 }
 
-// planned adds the problems of planProxies that no other check has found.
+// planned adds the problems of planProxies that no other check has found. The webhook permits the objects of these
+// problems, so the code is not SchemaValidationError.
 func planned(w *world) {
 	known := map[object.ID][]Finding{}
 	for _, f := range w.findings {
@@ -199,9 +200,13 @@ func planned(w *world) {
 		one := object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity,
 			Message: p.Full()}
 		code := cmp.Or(p.Analyzer, schemaCode(one), problem.Analyzer(p.Code))
-		if !slices.ContainsFunc(known[one.ID], func(f Finding) bool { return f.covers(one, code) }) {
-			w.problem(one)
+		if slices.ContainsFunc(known[one.ID], func(f Finding) bool { return f.covers(one, code) }) {
+			continue
 		}
+		if one.Analyzer = code; code == problem.SchemaValidationError {
+			one.Analyzer = problem.Analyzer(p.Code)
+		}
+		w.problem(one)
 	}
 }
 
