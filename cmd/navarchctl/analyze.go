@@ -92,6 +92,7 @@ object, or if no object is of the namespace of --namespace.
   navarchctl analyze -f change.yaml --live --new --fail-threshold warning
 
   # A report of bug-report or snapshot save.
+  navarchctl bug-report --out report.tgz
   navarchctl --snapshot report.tgz analyze
 
   # Sidecars that get more than 10 MiB of configuration.

@@ -152,8 +152,11 @@ func unknownGateways(x *examination) {
 				x.found(problem.ReferencedInternalGateway, problem.NotFound, "spec.gateways",
 					"Gateway %s is one of istiod's own, of a Gateway of the Gateway API", name)
 			} else {
-				x.found(problem.ReferencedResourceNotFound, problem.NotFound, "spec.gateways",
-					"Gateway %s does not exist or is invalid; a name without a namespace means the VirtualService's own namespace", name)
+				hint := ""
+				if namespace == vs.Key.Namespace {
+					hint = "; a name without a namespace means the VirtualService's own namespace"
+				}
+				x.found(problem.ReferencedResourceNotFound, problem.NotFound, "spec.gateways", "Gateway %s does not exist or is invalid%s", name, hint)
 			}
 			continue
 		}
