@@ -119,6 +119,8 @@ func checkHeaders(r *report, at string, h *networkingv1.Headers, allowed ...stri
 					checkRequestLine(r, path, by.m[name])
 				} else if model.SetByEnvoy(name) {
 					r.refusef(problem.Invalid, path, "%q is set by Envoy alone: a stored object applies without the operation", name)
+				} else if model.ExceedsRetries(name, by.m[name]) {
+					r.refusef(problem.Invalid, path, "want a number of at most %d: a stored object applies without the operation", model.MostRetries)
 				}
 			}
 		}

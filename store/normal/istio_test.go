@@ -95,6 +95,7 @@ func TestVirtualServiceProblems(t *testing.T) {
 	}
 	for spec, want := range map[string]string{
 		"{hosts: [a]}": "spec: at least one of http, tls and tcp",
+		"{hosts: ['2001:db8::1%a.b'], http: [{" + to + "}]}":                    `spec.hosts[0]: "2001:db8::1%a.b" must have no zone`,
 		"{hosts: ['*a.b'], http: [{" + to + "}]}":                               `spec.hosts[0]: "*a.b" a wildcard must be a whole label`,
 		"{gateways: [a], http: [{" + to + "}]}":                                 "spec.hosts: must not be empty",
 		"{hosts: [a], exportTo: [a, A_B], http: [{" + to + "}]}":                `spec.exportTo: "A_B" is no namespace`,

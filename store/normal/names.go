@@ -135,7 +135,10 @@ func plainHost(host string) string {
 	if strings.Contains(host, "*") {
 		return "a wildcard may only be its first label"
 	}
-	if _, err := netip.ParseAddr(host); err == nil {
+	if address, err := netip.ParseAddr(host); err == nil {
+		if address.Zone() != "" {
+			return "must have no zone" // ParseAddr accepts any text as a zone
+		}
 		return ""
 	}
 	if wrong := validation.IsDNS1123Subdomain(hostOf(host)); len(wrong) > 0 {

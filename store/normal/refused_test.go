@@ -50,6 +50,7 @@ var refused = []struct{ kind, spec, field string }{
 	{"VirtualService", "{hosts: [a], http: [{headers: {response: {set: {x: '%ENVIRONMENT(HOME)%'}}}, route: [{destination: {host: a}}]}]}", "spec.http[0].headers.response.set[x]"},
 	{"VirtualService", "{hosts: [a], http: [{headers: {request: {set: {Content-Length: '0'}}}, route: [{destination: {host: a}}]}]}", "spec.http[0].headers.request.set[Content-Length]"},
 	{"VirtualService", "{hosts: [a], http: [{route: [{destination: {host: a}, headers: {response: {add: {transfer-encoding: chunked}}}}]}]}", "spec.http[0].route[0].headers.response.add[transfer-encoding]"},
+	{"VirtualService", "{hosts: [a], http: [{headers: {request: {set: {X-Envoy-Max-Retries: '33'}}}, route: [{destination: {host: a}}]}]}", "spec.http[0].headers.request.set[X-Envoy-Max-Retries]"},
 	{"VirtualService", "{hosts: [a], http: [{headers: {request: {remove: [connection]}}, route: [{destination: {host: a}}]}]}", "spec.http[0].headers.request.remove[0]"},
 	{"VirtualService", "{hosts: [a], http: [{rewrite: {uri: '/a HTTP/1.1 b'}, route: [{destination: {host: a}}]}]}", "spec.http[0].rewrite.uri"},
 	{"VirtualService", "{hosts: [a], http: [{rewrite: {authority: 'a b'}, route: [{destination: {host: a}}]}]}", "spec.http[0].rewrite.authority"},

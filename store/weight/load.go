@@ -113,7 +113,26 @@ func Measure(r model.Record) Load {
 
 // eachSubset returns the KiB that a DestinationRule adds to each cluster of its host.
 func eachSubset(d *networkingv1.DestinationRule) int {
-	return 1 + len(d.GetSubsets())*subset + bytes(d)
+	return 1 + len(d.GetSubsets())*subset + bytes(d) + times(ring(d), 1+len(d.GetSubsets()))
+}
+
+// commonRing is the largest number of entries of a ring or Maglev table that is not counted. It is Envoy's default size
+// of a Maglev table.
+const commonRing = 65_537
+
+// ring returns the KiB of the largest ring or Maglev table of a DestinationRule. Each Envoy needs this memory for each
+// cluster and subset, and 8 bytes of YAML may state 200 MB of it.
+func ring(d *networkingv1.DestinationRule) int {
+	entries := uint64(0)
+	for _, b := range balances(d) {
+		h := b.GetConsistentHash()
+		entries = max(entries, h.GetRingHash().GetMinimumRingSize(), h.GetMaglev().GetTableSize(),
+			h.GetMinimumRingSize()) //nolint:staticcheck // deprecated, still in use
+	}
+	if entries <= commonRing {
+		return 0
+	}
+	return int(min(entries, most) / perEntry)
 }
 
 // versionsOfLabels is the assumed number of assignments (lists of endpoints) of each cluster whose endpoints are
@@ -124,23 +143,29 @@ const versionsOfLabels = 32
 // versions returns the number of additional assignments that each cluster needs because a DestinationRule compares
 // labels of clients with labels of endpoints. Each assignment contains the endpoints of the host.
 func versions(d *networkingv1.DestinationRule) int {
+	for _, b := range balances(d) {
+		priority := slices.Concat(b.GetLocalityLbSetting().GetFailoverPriority(), b.GetZoneAwareLbSetting().GetFailoverPriority())
+		if slices.ContainsFunc(priority, func(label string) bool { return !strings.Contains(label, "=") }) {
+			return versionsOfLabels * max(1, len(d.GetSubsets()))
+		}
+	}
+	return 0
+}
+
+// balances returns the load balancer settings of a DestinationRule, of its subsets and of their ports. Elements may be
+// nil.
+func balances(d *networkingv1.DestinationRule) (all []*networkingv1.LoadBalancerSettings) {
 	policies := []*networkingv1.TrafficPolicy{d.GetTrafficPolicy()}
 	for _, s := range d.GetSubsets() {
 		policies = append(policies, s.GetTrafficPolicy())
 	}
 	for _, p := range policies {
-		balances := []*networkingv1.LoadBalancerSettings{p.GetLoadBalancer()}
+		all = append(all, p.GetLoadBalancer())
 		for _, port := range p.GetPortLevelSettings() {
-			balances = append(balances, port.GetLoadBalancer())
-		}
-		for _, b := range balances {
-			priority := slices.Concat(b.GetLocalityLbSetting().GetFailoverPriority(), b.GetZoneAwareLbSetting().GetFailoverPriority())
-			if slices.ContainsFunc(priority, func(label string) bool { return !strings.Contains(label, "=") }) {
-				return versionsOfLabels * max(1, len(d.GetSubsets()))
-			}
+			all = append(all, port.GetLoadBalancer())
 		}
 	}
-	return 0
+	return all
 }
 
 // virtualService measures a VirtualService. It has a route for each match, in each of its virtual hosts. Sidecars have

@@ -32,6 +32,7 @@ const (
 	perImport   = 8    // hosts of the egress listeners of a Sidecar
 	perEndpoint = 8    // endpoints of an assignment, for each cluster
 	perPatch    = 4    // applications of a patch to a resource
+	perEntry    = 40   // entries of a ring of consistent hashing, for each cluster and subset
 	perByte     = 1024 // bytes of a record, for each copy
 	perGuarded  = 3    // names of hosts that require client certificates in route configurations of other servers
 )

@@ -99,7 +99,7 @@ func (d *ruleBuilder) operation(o *securityv1.Operation) []*rbacv3.Permission {
 }
 
 // hosts returns the permissions of an operation's hosts and notHosts. At a gateway, "host:port" has the same route as
-// "host", and a wildcard's virtual host also serves names with a trailing dot. A client could evade a rule with these
+// "host", and a wildcard's virtual host also serves names with trailing dots. A client could evade a rule with these
 // forms of the host. So the notHosts of ALLOW rules, and the hosts of rules of all other actions, match all forms
 // (anyForm).
 func (d *ruleBuilder) hosts(values, not []string) []*rbacv3.Permission {

@@ -277,14 +277,15 @@ func TestHostsAtGateways(t *testing.T) {
 	}
 }
 
-// A host with a port matches with a trailing dot and in upper case too, and no other port. A host without a port matches
+// A host with a port matches with trailing dots and in upper case too, and no other port. A host without a port matches
 // with any port.
 func TestFormsOfHosts(t *testing.T) {
 	for host, forms := range map[string][]struct {
 		authority string
 		want      bool
 	}{
-		"exact.test":    {{"exact.test", true}, {"EXACT.test.", true}, {"exact.test:81", true}, {"exact.test.:81", true}, {"exact.test.net", false}},
+		"exact.test": {{"exact.test", true}, {"EXACT.test.", true}, {"exact.test:81", true}, {"exact.test.:81", true}, {"exact.test..", true},
+			{"exact.test,other", true}, {"exact.test.net", false}},
 		"exact.test:80": {{"exact.test:80", true}, {"EXACT.test.:80", true}, {"exact.test:8080", false}, {"exact.test", false}},
 		"*.test:80":     {{"a.test:80", true}, {"a.test.:80", true}, {"a.test.", false}},
 		"[::1]":         {{"[::1]", true}, {"[::1]:80", true}, {"[::2]", false}},

@@ -98,13 +98,13 @@ func host(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: headerMatch(":authority", v, true)}}
 }
 
-// anyForm matches the host of a request in upper or lower case, with or without a trailing dot. If v has no port, the
-// match ignores text after a colon, as Envoy does when it selects the virtual host.
+// anyForm matches the host of a request in upper or lower case, with or without trailing dots. If v has no port, the
+// match ignores text after a colon or comma, because a wildcard's virtual host may serve such hosts.
 func anyForm(v string) *rbacv3.Permission {
 	if strings.HasSuffix(v, "*") {
 		return host(v)
 	}
-	name, after := v, "(:.*)?"
+	name, after := v, "([:,].*)?"
 	if i := strings.LastIndexByte(v, ':'); i >= 0 && strings.Trim(v[i+1:], "0123456789") == "" {
 		name, after = v[:i], regexp.QuoteMeta(v[i:])
 	}
@@ -112,7 +112,7 @@ func anyForm(v string) *rbacv3.Permission {
 	if end, is := strings.CutPrefix(name, "*"); is {
 		more = ".*" + regexp.QuoteMeta(end)
 	}
-	form := &routev3.HeaderMatcher_StringMatch{StringMatch: pattern("(?i)" + more + `\.?` + after)}
+	form := &routev3.HeaderMatcher_StringMatch{StringMatch: pattern("(?i)" + more + `\.*` + after)}
 	return orPermissions([]*rbacv3.Permission{host(v), {Rule: &rbacv3.Permission_Header{
 		Header: &routev3.HeaderMatcher{Name: ":authority", HeaderMatchSpecifier: form},
 	}}})

@@ -57,12 +57,12 @@ func headerOperations(in *networkingv1.Headers) operations {
 }
 
 // headerChanges encodes the operations on the headers of requests or of responses: `set`, then `add`, each sorted by
-// name. It leaves out the headers for which model.SetByEnvoy returns true.
+// name. It leaves out the headers for which model.SetByEnvoy or model.ExceedsRetries returns true.
 func headerChanges(in *networkingv1.Headers_HeaderOperations) headerChange {
 	var out headerChange
 	add := func(values map[string]string, how corev3.HeaderValueOption_HeaderAppendAction) {
 		for _, k := range slices.Sorted(maps.Keys(values)) {
-			if !model.SetByEnvoy(k) {
+			if !model.SetByEnvoy(k) && !model.ExceedsRetries(k, values[k]) {
 				out.add = append(out.add, &corev3.HeaderValueOption{
 					Header: &corev3.HeaderValue{Key: k, Value: values[k]}, AppendAction: how,
 				})

@@ -2,6 +2,7 @@ package vhost
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +83,26 @@ func TestCopiesAreBounded(t *testing.T) {
 			stated, strings.Repeat("{destination: {host: reviews}},", stated)))).GetRoute()
 		if got := [2]int{len(route.GetRequestMirrorPolicies()), int(route.GetRetryPolicy().GetNumRetries().GetValue())}; got != want {
 			t.Errorf("%d stated: mirrors and retries %v, want %v", stated, got, want)
+		}
+	}
+}
+
+// A rule and a destination set no number of retries beyond 32 by Envoy's header, and may remove that header.
+// Promise: security-gateways.md#make-a-gateway-fail
+func TestRetriesByHeadersAreBounded(t *testing.T) {
+	const header = "x-envoy-max-retries"
+	for value, want := range map[string]int{"3": 2, "32": 2, "33": 0, "1e9": 0, "%REQ(x)%": 0} {
+		ops := fmt.Sprintf("headers: {request: {set: {X-Envoy-Max-Retries: '%s'}, remove: [%s]}}", value, header)
+		route := only(t, drawYAML(t, fmt.Sprintf("{hosts: [reviews], http: [{%s, route: [{destination: {host: reviews}, %[1]s}]}]}", ops)))
+		got := len(route.RequestHeadersToAdd)
+		for _, w := range route.GetRoute().GetWeightedClusters().GetClusters() {
+			got += len(w.RequestHeadersToAdd)
+		}
+		if !slices.Contains(route.RequestHeadersToRemove, header) {
+			t.Errorf("%s: the header is not removed", value)
+		}
+		if got != want {
+			t.Errorf("%s: it is set %d times, want %d", value, got, want)
 		}
 	}
 }
