@@ -57,12 +57,12 @@ func (i *ingester) logProblems(ctx context.Context) error {
 	lines := &changes.ProblemLog{Log: i.log, Named: debug.Named}
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
-	var last []object.Problem
+	var sources, objects []object.Problem // of the last call of Step
 	for first := true; ; first = false {
-		all := slices.Concat(i.sourceProblems(), i.loop.Problems())
-		if first || !slices.Equal(all, last) {
-			lines.Step(time.Now(), all)
-			last = all
+		nowSources, nowObjects := i.sourceProblems(), i.loop.Problems()
+		if first || !same(nowSources, sources) || !same(nowObjects, objects) {
+			sources, objects = nowSources, nowObjects
+			lines.Step(time.Now(), slices.Concat(sources, objects))
 		} else if lines.Behind() {
 			lines.Count(time.Now())
 		}

@@ -35,6 +35,8 @@ const (
 // Settings has the settings of the control plane that affect findings.
 type Settings struct {
 	OwnGateways bool // Gateways apply to workloads of their own namespace only (PILOT_SCOPE_GATEWAY_TO_NAMESPACE)
+	// Locate returns the location of an object, for findings; nil: findings have no location.
+	Locate func(object.ID) string
 }
 
 // Edit is a change of one record. Old is nil for an added record, New is nil for a removed record.
@@ -58,9 +60,8 @@ type Analysis struct {
 	present  map[fact]int                      // by fact: number of the records that have it; only for facts with fact.counted
 	watches  watches
 	units    map[model.Key]*unit // examined records that read a fact or watch a selector
-	sorted   []object.Problem    // all findings; nil if they have to be sorted again
-	listed   int                 // number of findings added to sorted or removed from it since the last call of Problems
-	handed   bool                // Problems has returned the slice sorted, so its elements must not change
+	// Findings that ended and that began since the last call of Changes.
+	gone, come []object.Problem
 	// Examined counts the examinations of records since New.
 	Examined uint64
 }
@@ -223,9 +224,7 @@ func (a *Analysis) renew(touched map[model.Key]bool, next map[model.Key]model.Re
 		if old != nil {
 			a.forget(key, old, u)
 		}
-		if old == nil && len(u.problems) > 0 || old != nil && !slices.Equal(u.problems, old.problems) {
-			a.list(old, u)
-		}
+		a.list(old, u)
 		if delete(a.units, key); len(u.reads)+len(u.watches) > 0 {
 			a.units[key] = u
 		}
@@ -263,52 +262,61 @@ func (a *Analysis) examine(record model.Record) *unit {
 		a.Examined++
 		x.run(examiners[kind])
 		x.run(later[kind])
+		a.locate(x.problems)
 	}
 	x.reads, x.watches = slices.Clip(slices.Collect(maps.Keys(x.read))), slices.Clip(slices.Collect(maps.Keys(x.watched)))
 	return x.unit
 }
 
-// Problems returns the findings in the order of normal.CompareProblems, at most 50 for each record. Their Location is
-// empty. The list is not nil, even if it is empty. The caller must not change the list, which stays valid after further
-// Steps.
+// Problems returns the findings in the order of normal.CompareProblems, at most 50 for each record. The caller owns the
+// list.
 func (a *Analysis) Problems() []object.Problem {
-	if a.sorted == nil {
-		a.sorted = []object.Problem{}
-		for _, u := range a.units {
-			a.sorted = append(a.sorted, u.problems...)
-		}
-		slices.SortFunc(a.sorted, normal.CompareProblems)
+	all := []object.Problem{}
+	for _, u := range a.units {
+		all = append(all, u.problems...)
 	}
-	a.listed, a.handed = 0, true
-	return slices.Clip(a.sorted)
+	slices.SortFunc(all, normal.CompareProblems)
+	return all
 }
 
-// maxListed bounds the findings that are added to the sorted list, or removed from it, one by one. For more findings,
-// it is cheaper to sort the whole list.
-const maxListed = 100
+// Changes returns the findings that ended and those that began since the last call, in no order. A finding that both
+// ended and began is in both lists. The caller owns the lists.
+func (a *Analysis) Changes() (gone, come []object.Problem) {
+	gone, come, a.gone, a.come = a.gone, a.come, nil, nil
+	return gone, come
+}
 
-// list replaces the findings of the previous examination of a record in the sorted list by the findings of the present
-// examination. The argument old may be nil.
+// Relocate determines the location of a record's findings again.
+func (a *Analysis) Relocate(key model.Key) {
+	old := a.units[key]
+	if old == nil || len(old.problems) == 0 {
+		return
+	}
+	u := *old
+	u.problems = slices.Clone(u.problems)
+	a.locate(u.problems)
+	a.list(old, &u)
+	a.units[key] = &u
+}
+
+// locate sets the locations of findings.
+func (a *Analysis) locate(problems []object.Problem) {
+	if a.settings.Locate == nil {
+		return
+	}
+	for i, p := range problems {
+		problems[i].Location = a.settings.Locate(p.ID)
+	}
+}
+
+// list reports the findings of a record if they differ from those of the previous examination. The argument old may be
+// nil.
 func (a *Analysis) list(old, now *unit) {
 	if old == nil {
 		old = &unit{}
 	}
-	if a.listed += len(old.problems) + len(now.problems); a.sorted == nil || a.listed > maxListed {
-		a.sorted = nil
-		return
-	}
-	if a.handed { // callers keep the list
-		a.sorted, a.handed = slices.Clone(a.sorted), false
-	}
-	for _, p := range old.problems {
-		at, _ := slices.BinarySearchFunc(a.sorted, p, normal.CompareProblems)
-		if i := slices.Index(a.sorted[at:], p); i >= 0 {
-			a.sorted = slices.Delete(a.sorted, at+i, at+i+1)
-		}
-	}
-	for _, p := range now.problems {
-		at, _ := slices.BinarySearchFunc(a.sorted, p, normal.CompareProblems)
-		a.sorted = slices.Insert(a.sorted, at, p)
+	if !slices.Equal(old.problems, now.problems) {
+		a.gone, a.come = append(a.gone, old.problems...), append(a.come, now.problems...)
 	}
 }
 

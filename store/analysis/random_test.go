@@ -179,9 +179,8 @@ func TestWorkOfAnEdit(t *testing.T) {
 	}
 }
 
-// An edit among very many findings enters its own into the sorted list; the others are not sorted again. A list that
-// was handed out stays as it was.
-func TestFindingsOfAnEditAreEntered(t *testing.T) {
+// The changes after an edit among very many findings are the findings of the edited record, and only if they differ.
+func TestChangesAreOfAnEdit(t *testing.T) {
 	const many = 500
 	vs := func(i int, host string) model.Record {
 		return record(t, fmt.Sprintf("VirtualService shop/v%03d {hosts: [v%d.test], gateways: [mesh], http: [{route: [{destination: {host: %s}}]}]}", i, i, host))
@@ -191,13 +190,11 @@ func TestFindingsOfAnEditAreEntered(t *testing.T) {
 		all = append(all, vs(i, "missing.shop"))
 	}
 	a := Of(Settings{}, slices.Values(all))
-	first := a.Problems()
-	before := slices.Clone(first)
-	a.Step([]Edit{{Old: all[8], New: vs(7, "s.shop")}})
-	if a.sorted == nil {
-		t.Error("all findings are to be sorted again")
+	if gone, come := a.Changes(); len(gone) != 0 || len(come) != many {
+		t.Errorf("%d findings began and %d ended", len(come), len(gone))
 	}
-	if n := len(a.Problems()); len(first) != many || n != many-1 || !slices.Equal(first, before) {
-		t.Errorf("%d findings, then %d; the first list stays: %v", len(first), n, slices.Equal(first, before))
+	a.Step([]Edit{{Old: all[8], New: vs(7, "s.shop")}, {Old: all[9], New: all[9]}})
+	if gone, come := a.Changes(); len(gone) != 1 || gone[0].ID.Name != "v007" || len(come) != 0 || len(a.Problems()) != many-1 {
+		t.Errorf("after the edit of one: %v ended, %v began", gone, come)
 	}
 }

@@ -2,11 +2,9 @@ package ingest
 
 import (
 	"maps"
-	"slices"
 
 	"navarch.io/navarch/store/analysis"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 )
 
@@ -14,7 +12,7 @@ import (
 // records that changed.
 type crossCheck struct {
 	records  map[model.Key]model.Record // the wanted records
-	locate   func(object.ID) string     // the location of an object
+	shown    *shown                     // has the problems that the last check found
 	settings analysis.Settings
 	analysis *analysis.Analysis // nil: the next check examines everything
 	// edited has the records that may have changed, in the version that analysis knows. A nil record is unknown to
@@ -30,62 +28,62 @@ func (c *crossCheck) note(replaced ...[]model.Record) {
 		return
 	}
 	for _, records := range replaced {
-		for _, r := range records {
-			key := r.Meta().Key
-			if _, noted := c.edited[key]; noted || !analysis.Reads(key.Kind) {
-				continue
-			}
-			c.edited[key] = c.records[key]
-			c.due = true
-		}
+		c.due = c.relocate(records) || c.due
 	}
 }
 
-// check returns the problems between objects, ordered by normal.CompareProblems. After a panic of the analysis it
-// returns one problem without an object.
-func (c *crossCheck) check(g *guard) []object.Problem {
-	c.due = false
-	found := c.examine(g)
-	if len(found) == 0 {
-		return nil
+// relocate makes the next check determine the location of the records' problems again. It reports whether a record is
+// new among those that the next check compares.
+func (c *crossCheck) relocate(records []model.Record) (added bool) {
+	if c.analysis == nil {
+		return false
 	}
-	found = slices.Clone(found)
-	for i, p := range found {
-		if at := c.locate(p.ID); at != "" {
-			found[i].Location = at
+	for _, r := range records {
+		key := r.Meta().Key
+		if _, noted := c.edited[key]; noted || !analysis.Reads(key.Kind) {
+			continue
 		}
+		c.edited[key] = c.records[key]
+		added = true
 	}
-	slices.SortFunc(found, normal.CompareProblems)
-	return found
+	return added
 }
 
-// examine passes the changed records to the analysis. A panic of the analysis cannot be attributed to an object. The
-// next check then examines everything.
-func (c *crossCheck) examine(g *guard) (found []object.Problem) {
+// check examines the changed records, and passes the changes of the problems between objects to c.shown. After a panic
+// of the analysis, they are one problem without an object, and the next check examines everything.
+func (c *crossCheck) check(g *guard) {
 	a := c.analysis
-	c.analysis = nil
+	c.due, c.analysis = false, nil
+	whole := a == nil
 	problems := g.run(&object.Object{}, func() {
-		if a == nil {
+		if whole {
 			a = analysis.Of(c.settings, maps.Values(c.records))
 		} else {
-			a.Step(c.edits())
+			a.Step(c.edits(a))
 		}
-		found = a.Problems()
 	})
 	c.edited = map[model.Key]model.Record{}
-	if problems != nil {
-		problems[0].Message = "a fault of this build: objects are not checked against each other; the log says why"
-		return problems
+	if whole || problems != nil {
+		c.shown.reset(ofAnalysis)
 	}
+	if problems != nil { // a panic of the analysis cannot be attributed to an object
+		problems[0].Message = "a fault of this build: objects are not checked against each other; the log says why"
+		c.shown.replace(ofAnalysis, nil, problems)
+		return
+	}
+	gone, come := a.Changes()
+	c.shown.replace(ofAnalysis, gone, come)
 	c.analysis = a
-	return found
 }
 
-// edits returns the records that differ from those of the analysis.
-func (c *crossCheck) edits() (all []analysis.Edit) {
+// edits returns the records that differ from those of the analysis. The problems of the other noted records are located
+// again.
+func (c *crossCheck) edits(a *analysis.Analysis) (all []analysis.Edit) {
 	for key, old := range c.edited {
 		if now := c.records[key]; !same(old, now) {
 			all = append(all, analysis.Edit{Old: old, New: now})
+		} else {
+			a.Relocate(key)
 		}
 	}
 	return all

@@ -85,17 +85,9 @@ type Loop struct {
 	asking          sync.Mutex                    // guards asked; held until the loop has answered
 	asked           *everyProblem
 
-	// Problems between objects, as found by the last check. The field analysed has the problems that store/analysis
-	// found. The field misused has the problems of objects that name faulty Secrets and ConfigMaps. The field between
-	// has the problems of both fields. Run owns all three fields.
-	analysed, misused, between []object.Problem
-	// crossChecks counts changes of the field between. listing contains the inputs from which the field problems was
-	// made. Run owns both fields.
-	crossChecks uint64
-	listing     listing
-	postponed   int             // steps in a row that published no problems; owned by Run
-	counted     problemsVersion // state of the problems at the last increment of version; owned by Run
-	ask         []func()        // functions to call in publish; owned by Run
+	postponed int             // steps in a row that published no problems; owned by Run
+	counted   problemsVersion // state of the problems at the last increment of version; owned by Run
+	ask       []func()        // functions to call in publish; owned by Run
 }
 
 // input is the content of the loop's box. It has all waiting calls of Emit, and the newest calls about level, clusters

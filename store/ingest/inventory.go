@@ -20,7 +20,8 @@ type inventory struct {
 	normal     *normal.Normalizer
 	objects    *lookup.Table[entry]
 	wanted     *wanted
-	faults     *faults.List
+	shown      *shown
+	faults     *faults.List // of shown
 	guard      guard
 	heard      time.Time // when the present events were emitted; zero: unknown
 	normalised uint64    // number of objects turned into records
@@ -44,12 +45,13 @@ type inventory struct {
 }
 
 func newInventory(o Options) *inventory {
-	n := normal.New(o.Normal)
-	w := &inventory{normal: n, objects: lookup.New[entry](n), wanted: newWanted(), faults: faults.New(), guard: newGuard(o.Crashes),
+	n, shown := normal.New(o.Normal), newShown()
+	w := &inventory{normal: n, objects: lookup.New[entry](n), wanted: newWanted(),
+		shown: shown, faults: shown.faults, guard: newGuard(o.Crashes),
 		unreadable: map[string]bool{}, references: newReferences(o.SecretUses),
 		credentials: newCredentials()}
-	w.crossCheck = &crossCheck{records: w.wanted.records, locate: w.location,
-		settings: analysis.Settings{OwnGateways: o.Normal.OwnGateways}}
+	w.crossCheck = &crossCheck{records: w.wanted.records, shown: shown,
+		settings: analysis.Settings{OwnGateways: o.Normal.OwnGateways, Locate: w.location}}
 	if o.Budget != (Budget{}) {
 		w.budgets = newBudgets(o.Budget, w.applies, w.applyOffered)
 	}
@@ -117,7 +119,11 @@ func (w *inventory) renewAll(all []*node) {
 
 // put stores an object. It is normalised again unless its parsed form shows that its records stay the same.
 func (w *inventory) put(o *object.Object) {
+	at := w.location(o.ID)
 	n := w.objects.Put(o)
+	if at != o.Location {
+		w.crossCheck.relocate(n.Entry.records)
+	}
 	w.markOther(o.ID)
 	e, parsed := &n.Entry, w.objects.Parse(n)
 	switch {

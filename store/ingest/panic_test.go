@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,7 +80,8 @@ func TestPanicOverWhatIsJoined(t *testing.T) {
 		t.Errorf("problems: %v", d.s.Problems())
 	}
 	armed = "all"
-	if got := d.s.inventory.crossCheck.check(&d.s.inventory.guard); len(got) != 1 || got[0].Code != problem.Internal {
+	d.s.inventory.crossCheck.check(&d.s.inventory.guard)
+	if got := slices.Collect(d.s.inventory.shown.of(ofAnalysis)); len(got) != 1 || got[0].Code != problem.Internal {
 		t.Errorf("between objects: %v", got)
 	}
 	armed = ""

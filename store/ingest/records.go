@@ -62,7 +62,8 @@ func convertOn(parallel int, events []object.Event, options normal.Options, late
 
 // everyProblem returns the problems of single objects and between objects, sorted.
 func (w *inventory) everyProblem() []object.Problem {
-	problems := append(slices.Collect(w.faults.Every()), w.crossCheck.check(&w.guard)...)
+	w.crossCheck.check(&w.guard)
+	problems := slices.AppendSeq(slices.Collect(w.faults.Every()), w.shown.of(ofAnalysis))
 	slices.SortFunc(problems, normal.CompareProblems)
 	return problems
 }

@@ -56,46 +56,26 @@ func (l *Loop) postponeProblems() bool {
 
 // publishProblems publishes the list and the counts of problems that have changed.
 func (l *Loop) publishProblems() {
-	inputs, changed := l.listingInputs(), false
-	if !inputs.equal(l.listing) {
-		l.listing = inputs
-		all := l.state.listed(inputs.more, l.between)
-		if changed = !slices.Equal(all, l.Problems()); changed {
-			l.problems.Store(&all)
-		}
+	all := l.state.Problems()
+	v := l.state.problemsVersion()
+	if v == l.counted {
+		return
 	}
-	if v := l.state.problemsVersion(); changed || v != l.counted {
-		l.counted = v
-		l.version.Add(1)
-		l.publishCounts(inputs.more)
-	}
-}
-
-// listing contains everything that the list of Problems depends on.
-type listing struct {
-	faults, between uint64 // versions of the problems of objects, and of problems between objects
-	more            []object.Problem
-}
-
-func (l *Loop) listingInputs() listing {
-	return listing{l.state.inventory.faults.Version() + 1, l.crossChecks, l.state.more()}
-}
-
-func (a listing) equal(b listing) bool {
-	return a.faults == b.faults && a.between == b.between && slices.Equal(a.more, b.more)
+	l.problems.Store(&all)
+	l.counted = v
+	l.version.Add(1)
+	l.publishCounts()
 }
 
 // publishCounts counts the problems of all objects, and sets the metric of objects with errors.
-func (l *Loop) publishCounts(more []object.Problem) {
-	f := l.state.inventory.faults
-	more = slices.Concat(more, l.between)
-	count := f.Count()
-	rejected, seen := f.Rejected(), map[object.ID]bool{}
-	for _, p := range more {
-		count.Add(p.Severity, 1)
-		if p.Severity == problem.Error && !seen[p.ID] && !f.Rejects(p.ID) {
-			seen[p.ID] = true
-			rejected[p.ID.Kind]++
+func (l *Loop) publishCounts() {
+	f, count := l.state.inventory.faults, l.state.inventory.shown.count
+	count.Add(problem.Error, f.Count().Errors)
+	count.Add(problem.Warning, f.Count().Warnings)
+	rejected := f.Rejected()
+	for id := range l.state.inventory.shown.errors {
+		if !f.Rejects(id) {
+			rejected[id.Kind]++
 		}
 	}
 	l.count.Store(&count)
@@ -107,12 +87,13 @@ func (l *Loop) publishCounts(more []object.Problem) {
 
 // problemsVersion contains versions and counts of problems. It also changes with problems that Problems does not list.
 type problemsVersion struct {
-	faults, ledger    uint64
-	refused, unsealed int
+	faults, shown, ledger uint64
+	refused, unsealed     int
 }
 
 func (s *State) problemsVersion() problemsVersion {
-	v := problemsVersion{faults: s.inventory.faults.Version(), refused: len(s.writes.refused), unsealed: len(s.sealing.failed)}
+	v := problemsVersion{faults: s.inventory.faults.Version(), shown: s.inventory.shown.version,
+		refused: len(s.writes.refused), unsealed: len(s.sealing.failed)}
 	if b := s.inventory.budgets; b != nil {
 		v.ledger = b.ledger.version
 	}
@@ -171,8 +152,10 @@ func (l *Loop) EveryProblem(ctx context.Context) ([]object.Problem, error) {
 // collectProblems returns the problems of all objects and between objects. It runs at the end of publish, so that the
 // version is current.
 func (l *Loop) collectProblems() everyProblem {
-	e := everyProblem{version: l.version.Load(), all: slices.Collect(l.state.inventory.faults.Every())}
-	e.all = append(append(e.all, l.state.more()...), l.between...)
+	w := l.state.inventory
+	e := everyProblem{version: l.version.Load(), all: slices.Collect(w.faults.Every())}
+	e.all = append(e.all, l.state.more()...)
+	e.all = slices.AppendSeq(slices.AppendSeq(e.all, w.shown.of(ofAnalysis)), w.shown.of(ofMisuse))
 	return e
 }
 
@@ -264,46 +247,36 @@ func Bounded(all []object.Problem, left map[string]int) []object.Problem {
 				Message: fmt.Sprintf("problems of %d more namespaces are not listed", len(sum)-i)})
 			break
 		}
-		of := "of this namespace"
-		if namespace == "" {
-			of = "of the mesh as a whole"
-		}
-		shown = append(shown, object.Problem{ID: object.ID{Kind: "Namespace", Name: namespace},
-			Code: problem.NotAllowed, Severity: problem.Warning,
-			Message: fmt.Sprintf("%d more problems %s are not listed; the status of each object states its own problems, if statuses are written",
-				sum[namespace], of)})
+		shown = append(shown, leftOf(namespace, sum[namespace]))
 	}
 	slices.SortFunc(shown, normal.CompareProblems)
 	return shown
+}
+
+// leftOf returns the problem that states the number of unlisted problems of a namespace.
+func leftOf(namespace string, n int) object.Problem {
+	of := "of this namespace"
+	if namespace == "" {
+		of = "of the mesh as a whole"
+	}
+	const format = "%d more problems %s are not listed; the status of each object states its own problems, if statuses are written"
+	return object.Problem{ID: object.ID{Kind: "Namespace", Name: namespace},
+		Code: problem.NotAllowed, Severity: problem.Warning, Message: fmt.Sprintf(format, n, of)}
 }
 
 // check checks objects against each other if records have changed, and calls Config.Referred if the used Secrets and
 // ConfigMaps have changed.
 func (l *Loop) check() {
 	w := l.state.inventory
-	due, moved := w.crossCheck.due, w.references.moved || w.credentials.moved
-	if due {
-		l.analysed = w.crossCheck.check(&w.guard)
+	before := w.shown.version
+	if w.crossCheck.due {
+		w.crossCheck.check(&w.guard)
 	}
-	if moved {
-		l.misused = w.misused()
+	if w.references.moved || w.credentials.moved {
+		w.shown.set(ofMisuse, w.misused())
 	}
-	if due || moved {
-		l.setBetween()
-	}
-	l.reportReferred()
-}
-
-// setBetween merges the problems of the fields analysed (sorted) and misused into the field between.
-func (l *Loop) setBetween() {
-	between := l.analysed
-	if len(l.misused) > 0 {
-		between = slices.Concat(l.analysed, l.misused)
-		slices.SortFunc(between, normal.CompareProblems)
-	}
-	if !slices.Equal(between, l.between) {
-		l.between = between
-		l.crossChecks++
+	if w.shown.version != before {
 		l.version.Add(1)
 	}
+	l.reportReferred()
 }

@@ -6,7 +6,6 @@ import (
 
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
-	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
@@ -260,34 +259,12 @@ func (s *State) requestReencryption() []Effect {
 	return []Effect{Reencrypt{Epoch: s.epoch, Stored: s.stored.allSecrets()}}
 }
 
-// Problems returns the problems of single objects and of their records, of budgets and of held removals. The list is
-// bounded by Bounded and sorted by normal.CompareProblems. Problems between objects are not included. The caller must
-// not change the list.
-func (s *State) Problems() []object.Problem { return s.listed(s.more(), nil) }
-
-// listed returns the result of Problems together with the given problems between objects. The parameter more is the
-// result of the method more. The list between must be sorted by normal.CompareProblems.
-func (s *State) listed(more, between []object.Problem) []object.Problem {
-	f := s.inventory.faults
-	if len(more)+len(between) == 0 && f.Objects() <= problem.Most/problem.MostOfObject {
-		return f.Listed()
-	}
-	more = slices.SortedFunc(slices.Values(more), normal.CompareProblems)
-	return Bounded(mergedProblems(mergedProblems(f.Listed(), more), between), f.Left())
-}
-
-// mergedProblems returns the problems of two lists that normal.CompareProblems has sorted, in the same order. Equal
-// problems stay beside each other.
-func mergedProblems(a, b []object.Problem) []object.Problem {
-	all := make([]object.Problem, 0, len(a)+len(b))
-	for len(a) > 0 && len(b) > 0 {
-		if normal.CompareProblems(a[0], b[0]) <= 0 {
-			all, a = append(all, a[0]), a[1:]
-		} else {
-			all, b = append(all, b[0]), b[1:]
-		}
-	}
-	return append(append(all, a...), b...)
+// Problems returns the problems of single objects and of their records, of budgets and of held removals, and the
+// problems between objects that the last check found. The list is bounded by Bounded and sorted by
+// normal.CompareProblems. The caller must not change the list.
+func (s *State) Problems() []object.Problem {
+	s.inventory.shown.set(ofState, s.more())
+	return s.inventory.shown.problems()
 }
 
 // more returns the problems of budgets, of records that cannot be written, and of held removals, in no order.

@@ -29,7 +29,11 @@ func Bound[P any, O comparable](all []P, classify func(P) (namespace string, obj
 		}
 		ofObject[object]++
 	}
-	each := share(ofNamespace)
+	sizes := make([]int, MostOfNamespace+1)
+	for _, n := range ofNamespace {
+		sizes[min(n, MostOfNamespace)]++
+	}
+	each := Share(sizes)
 	taken := map[string]int{}
 	for i, p := range all {
 		namespace, _ := classify(p)
@@ -46,14 +50,14 @@ func Bound[P any, O comparable](all []P, classify func(P) (namespace string, obj
 	return shown, left
 }
 
-// share returns the number of problems that each namespace may keep if the total is to be at most Most. It starts with
+// Share returns the number of problems that each namespace may keep if the total is to be at most Most. It starts with
 // MostOfNamespace, and reduces the number by a quarter in each step. The result is at least 1, even if the total is too
-// large. The map counts has the number of problems of each namespace.
-func share(counts map[string]int) int {
+// large. The value sizes[n] is the number of namespaces with n problems.
+func Share(sizes []int) int {
 	for each := MostOfNamespace; ; each = cmp.Or(each*3/4, 1) {
 		total := 0
-		for _, n := range counts {
-			total += min(n, each)
+		for n, namespaces := range sizes {
+			total += namespaces * min(n, each)
 		}
 		if total <= Most || each == 1 {
 			return each

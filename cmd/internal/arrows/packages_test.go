@@ -47,7 +47,7 @@ var may = map[string][]string{
 	"store/source/kube":             {"store/apiserver", "store/apiserver/listwatch", "store/normal", "store/object"},
 	"store/source/remote":           {"store/apiserver", "store/kv", "store/object", "store/source/kube"},
 	"store/ingest":                  {"store/analysis", "store/crash", "store/ingest/faults", "store/ingest/lookup", "store/isolation", "store/normal", "store/object", "store/kv", "store/credential", "store/removal", "store/smallset", "store/watchdog", "store/weight"},
-	"store/ingest/faults":           {"store/normal", "store/object"},
+	"store/ingest/faults":           {"store/object"},
 	"store/ingest/lookup":           {"store/isolation", "store/normal", "store/object", "store/smallset"},
 	"store/weight":                  {"store/model", "store/smallset"},
 	"store/analysis":                {"store/normal", "store/object", "store/smallset"},

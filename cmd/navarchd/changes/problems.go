@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/problem"
@@ -20,10 +21,10 @@ type ProblemLog struct {
 	Log   *slog.Logger
 	Named func(object.ID) string // returns the name of an object for the log
 
-	known map[object.Problem]bool
-	bound *rate.Limiter // limits the rate of lines; Step provides its clock
-	at    time.Time     // time of the present Step
-	left  int           // lines that were not written
+	known []object.Problem // of the last Step
+	bound *rate.Limiter    // limits the rate of lines; Step provides its clock
+	at    time.Time        // time of the present Step
+	left  int              // lines that were not written
 }
 
 // Bounds of the problem log's lines: 50 at once, for example when a folder is read for the first time, and then one per
@@ -35,29 +36,67 @@ const (
 
 // Step logs the differences between the present problems and those of the last call. It logs new problems as warnings,
 // and solved problems as information. It writes at most 50 lines at once, and then one per second. Further lines are
-// only counted, and Count logs their number later. The time now must not decrease. Step does not retain the slice.
+// only counted, and Count logs their number later. The time now must not decrease. Step retains the slice, which
+// must not change afterwards. It is fast if most problems are the same, in the order of normal.CompareProblems.
 func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	if l.bound == nil {
 		l.bound = rate.NewLimiter(problemRate, problemBurst)
 	}
 	l.at = now
-	next := make(map[object.Problem]bool, len(problems))
-	for _, one := range problems {
-		if next[one] {
-			continue
-		}
-		if next[one] = true; !l.known[one] {
-			l.write(slog.LevelWarn, "problem with the configuration",
-				one, obs.KeyProblem, one.Full(), obs.KeyCode, one.Code, obs.KeyAnalyzer, one.Analyzer, obs.KeyApplies, one.Severity == problem.Warning)
-		}
+	over, began := differing(l.known, problems)
+	for _, one := range began {
+		l.write(slog.LevelWarn, "problem with the configuration",
+			one, obs.KeyProblem, one.Full(), obs.KeyCode, one.Code, obs.KeyAnalyzer, one.Analyzer, obs.KeyApplies, one.Severity == problem.Warning)
 	}
-	for one := range l.known {
-		if !next[one] {
-			l.write(slog.LevelInfo, "problem with the configuration is over", one, obs.KeyProblem, one.Full())
-		}
+	for _, one := range over {
+		l.write(slog.LevelInfo, "problem with the configuration is over", one, obs.KeyProblem, one.Full())
 	}
-	l.known = next
+	l.known = problems
 	l.Count(now)
+}
+
+// differing returns the problems that only one of two lists contains, each once. Equal problems of a list must be
+// adjacent. Problems are looked up in a table only where the lists differ, or where a list is not in the order of
+// normal.CompareProblems.
+func differing(before, now []object.Problem) (over, began []object.Problem) {
+	was, is := map[object.Problem]bool{}, map[object.Problem]bool{}
+	var inBefore, inNow []object.Problem
+	for len(before)+len(now) > 0 {
+		order := 1
+		if len(now) == 0 {
+			order = -1
+		} else if len(before) > 0 {
+			if before[0] == now[0] {
+				before, now = withoutFirst(before), withoutFirst(now)
+				continue
+			}
+			order = normal.CompareProblems(before[0], now[0])
+		}
+		if order <= 0 {
+			inBefore, before = append(inBefore, before[0]), before[1:]
+			was[inBefore[len(inBefore)-1]] = true
+		} else {
+			inNow, now = append(inNow, now[0]), now[1:]
+			is[inNow[len(inNow)-1]] = true
+		}
+	}
+	only := func(list []object.Problem, other map[object.Problem]bool) []object.Problem {
+		return slices.DeleteFunc(list, func(p object.Problem) bool {
+			known := other[p]
+			other[p] = true // once
+			return known
+		})
+	}
+	return only(inBefore, is), only(inNow, was)
+}
+
+// withoutFirst returns a list without its first problem and the equal problems that follow it.
+func withoutFirst(list []object.Problem) []object.Problem {
+	rest := list[1:]
+	for len(rest) > 0 && rest[0] == list[0] {
+		rest = rest[1:]
+	}
+	return rest
 }
 
 // Count logs the number of lines that Step did not write, once the rate limit permits 25 lines again. A call before

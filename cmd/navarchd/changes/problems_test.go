@@ -2,13 +2,19 @@ package changes
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // A problem is logged once when it appears and once when it ends, even if there are very many.
@@ -50,4 +56,49 @@ func TestProblemsAreLoggedOnce(t *testing.T) {
 		}
 	}
 	t.Error("it is not said that more happened than was logged")
+}
+
+// The differences of two lists are the problems of only one of them, each once, for sorted lists and others. Equal
+// problems are adjacent.
+func TestDifferingProblems(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	list := func() (all []object.Problem) {
+		for range r.IntN(8) {
+			all = append(all, object.Problem{ID: object.ID{Name: fmt.Sprint(r.IntN(4))}, Severity: problem.Severity(fmt.Sprint(r.IntN(2)))})
+		}
+		return all
+	}
+	only := func(in, without []object.Problem) map[object.Problem]bool {
+		out := map[object.Problem]bool{}
+		for _, p := range in {
+			out[p] = !slices.Contains(without, p)
+		}
+		maps.DeleteFunc(out, func(_ object.Problem, only bool) bool { return !only })
+		return out
+	}
+	for range 20000 {
+		before, now := list(), list()
+		for _, list := range [][]object.Problem{before, now} {
+			slices.SortFunc(list, func(a, b object.Problem) int {
+				return cmp.Or(normal.CompareProblems(a, b), cmp.Compare(a.Severity, b.Severity))
+			})
+		}
+		if r.IntN(2) == 0 {
+			now = slices.Compact(now)
+			r.Shuffle(len(now), func(i, j int) { now[i], now[j] = now[j], now[i] })
+		}
+		over, began := differing(before, now)
+		for _, one := range []struct {
+			got  []object.Problem
+			want map[object.Problem]bool
+		}{{over, only(before, now)}, {began, only(now, before)}} {
+			got := map[object.Problem]bool{}
+			for _, p := range one.got {
+				got[p] = true
+			}
+			if len(got) != len(one.got) || !maps.Equal(got, one.want) {
+				t.Fatalf("%v -> %v: %v, want %v", before, now, one.got, one.want)
+			}
+		}
+	}
 }

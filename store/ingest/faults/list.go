@@ -1,12 +1,12 @@
 // Package faults keeps the problems of objects, and lists a bounded number of them. The cost of a change depends on the
-// length of the list and on the number of namespaces with problems, not on the number of faulty objects.
+// number of namespaces with problems, not on the number of faulty objects.
 //
 // List keeps the problems of every object, at most problem.MostOfObject of each. Of these problems it lists those of at
 // most problem.MostOfNamespace objects of each namespace, and of at most problem.Most objects in total. If the total is
 // reached, an object of a namespace with few listed objects displaces an object of the namespace with most listed
 // objects. When a listed object has no problems any more, another object is listed instead, if there is one.
 //
-// Owns: nothing; the caller owns the List. Reads: store/object, store/problem, store/normal (the order of problems).
+// Owns: nothing; the caller owns the List. Reads: store/object, store/problem.
 // Never: knows why an object is faulty.
 package faults
 
@@ -15,7 +15,6 @@ import (
 	"maps"
 	"slices"
 
-	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
@@ -23,9 +22,8 @@ import (
 // List contains the problems of all objects. One goroutine owns it.
 type List struct {
 	namespaces map[string]*shelf
-	listed     int              // objects that are listed
-	inOrder    []object.Problem // cache of the listed problems, sorted; nil: must be computed
-	sorted     uint64           // number of computations of inOrder
+	listed     int // objects that are listed
+	changed    func(namespace string, gone, come []object.Problem)
 	version    uint64
 	count      problem.Count
 	rejected   map[string]int // objects with errors, by kind
@@ -38,8 +36,12 @@ type shelf struct {
 	left         int // number of problems in the map more
 }
 
-// New returns an empty List.
-func New() *List { return &List{namespaces: map[string]*shelf{}, rejected: map[string]int{}} }
+// New returns an empty List. The List calls the function changed when problems of objects in a namespace change. The
+// function receives the problems that are not listed any more, and those that are listed now. Both slices are
+// read-only.
+func New(changed func(namespace string, gone, come []object.Problem)) *List {
+	return &List{namespaces: map[string]*shelf{}, changed: changed, rejected: map[string]int{}}
+}
 
 // Of returns the problems of an object, listed or not, as Set kept them; nil without problems. The caller must not
 // change the slice.
@@ -86,11 +88,13 @@ func (l *List) replace(id object.ID, before, problems []object.Problem) {
 	l.reject(id.Kind, before, -1)
 	l.reject(id.Kind, problems, 1)
 	if _, is := s.listed[id]; is {
-		s.listed[id], l.inOrder = problems, nil
+		s.listed[id] = problems
+		l.changed(id.Namespace, before, problems)
 		return
 	}
 	s.more[id] = problems
 	s.left += len(problems) - len(before)
+	l.changed(id.Namespace, nil, nil)
 }
 
 // reject changes the number of rejected objects of a kind by the given difference, if the problems contain an error.
@@ -116,12 +120,13 @@ func (l *List) add(id object.ID, problems []object.Problem) {
 	}
 	s.more[id] = problems
 	s.left += len(problems)
+	l.changed(id.Namespace, nil, nil)
 }
 
 func (l *List) list(s *shelf, id object.ID, problems []object.Problem) {
 	s.listed[id] = problems
 	l.listed++
-	l.inOrder = nil
+	l.changed(id.Namespace, nil, problems)
 }
 
 // makeRoom stops listing one object of the namespace with most listed objects. It does so only if that namespace has
@@ -141,6 +146,7 @@ func (l *List) makeRoom(than int) bool {
 		most.more[id] = problems
 		most.left += len(problems)
 		l.listed--
+		l.changed(id.Namespace, problems, nil)
 		break
 	}
 	return true
@@ -152,11 +158,12 @@ func (l *List) remove(id object.ID, problems []object.Problem) {
 	if _, was := s.listed[id]; was {
 		delete(s.listed, id)
 		l.listed--
-		l.inOrder = nil
+		l.changed(id.Namespace, problems, nil)
 		l.fill(s)
 	} else {
 		delete(s.more, id)
 		s.left -= len(problems)
+		l.changed(id.Namespace, nil, nil)
 	}
 	if len(s.listed)+len(s.more) == 0 {
 		delete(l.namespaces, id.Namespace)
@@ -185,21 +192,6 @@ func (l *List) promote(s *shelf) bool {
 	return false
 }
 
-// Listed returns the listed problems, ordered by normal.CompareProblems; nil without problems. The slice is shared: the
-// caller must not change it, and later changes of the List do not change it.
-func (l *List) Listed() []object.Problem {
-	if l.inOrder == nil && l.listed > 0 {
-		l.sorted++
-		for _, s := range l.namespaces {
-			for _, problems := range s.listed {
-				l.inOrder = append(l.inOrder, problems...)
-			}
-		}
-		slices.SortFunc(l.inOrder, normal.CompareProblems)
-	}
-	return slices.Clip(l.inOrder)
-}
-
 // Objects returns the number of listed objects.
 func (l *List) Objects() int { return l.listed }
 
@@ -213,6 +205,14 @@ func (l *List) Left() map[string]int {
 		}
 	}
 	return left
+}
+
+// LeftOf returns the number of kept problems of a namespace that are not listed.
+func (l *List) LeftOf(namespace string) int {
+	if s := l.namespaces[namespace]; s != nil {
+		return s.left
+	}
+	return 0
 }
 
 // Every yields the kept problems of all objects, in no order. The List must not change meanwhile.

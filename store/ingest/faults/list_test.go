@@ -14,7 +14,15 @@ import (
 // few faulty objects is listed in full.
 // Promise: security-limits.md#api-servers-of-other-clusters
 func TestListed(t *testing.T) {
-	l, r := New(), rand.New(rand.NewPCG(3, 14))
+	listing := map[object.Problem]bool{} // as the List reports its changes
+	l, r := New(func(_ string, gone, come []object.Problem) {
+		for _, p := range gone {
+			delete(listing, p)
+		}
+		for _, p := range come {
+			listing[p] = true
+		}
+	}), rand.New(rand.NewPCG(3, 14))
 	all := map[object.ID][]object.Problem{}
 	for step := range 60000 {
 		namespace := fmt.Sprint("n", r.IntN(30))
@@ -55,9 +63,9 @@ func TestListed(t *testing.T) {
 			}
 		}
 		if listed != l.Objects() || listed > problem.Most || listed+waiting != len(all) || left != waiting ||
-			len(l.Listed()) != listed || l.Rejected()["VirtualService"] != len(all) {
-			t.Fatalf("step %d: %d listed (%d counted, %d sorted), %d not, %d left of %d that are faulty, %v",
-				step, listed, l.listed, len(l.Listed()), waiting, left, len(all), l.rejected)
+			len(listing) != listed || l.Rejected()["VirtualService"] != len(all) {
+			t.Fatalf("step %d: %d listed (%d counted, %d reported), %d not, %d left of %d that are faulty, %v",
+				step, listed, l.listed, len(listing), waiting, left, len(all), l.rejected)
 		}
 		for id, want := range all {
 			if got := l.Of(id); len(got) != 1 || got[0] != want[0] {
@@ -83,7 +91,7 @@ func TestProblemsOfOneObject(t *testing.T) {
 		!strings.HasPrefix(got[len(got)-1].Message, "981 more problems") || all[0].Severity != problem.Warning {
 		t.Errorf("%d problems: %v", len(got), got)
 	}
-	l, a := New(), object.ID{Name: "a"}
+	l, a := New(func(string, []object.Problem, []object.Problem) {}), object.ID{Name: "a"}
 	if l.Set(a, all); len(l.Of(a)) != problem.MostOfObject || l.Count() != (problem.Count{Errors: 1, Warnings: problem.MostOfObject - 1}) {
 		t.Errorf("%d problems are kept of one object, %+v are counted", len(l.Of(a)), l.Count())
 	}
@@ -92,11 +100,15 @@ func TestProblemsOfOneObject(t *testing.T) {
 	}
 }
 
-// With ten thousand faulty objects in one namespace, the list is sorted once, and again only when something that is
-// listed has changed. One object that is mended makes room for another.
+// With ten thousand faulty objects in one namespace, only changes of listed problems are reported. One object that is
+// mended makes room for another.
 func TestManyFaultyObjects(t *testing.T) {
 	const n = 10000
-	l := New()
+	listed, reported := 0, 0
+	l := New(func(_ string, gone, come []object.Problem) {
+		listed += len(come) - len(gone)
+		reported += len(come) + len(gone)
+	})
 	id := func(i int) object.ID {
 		return object.ID{Kind: "VirtualService", Namespace: "shop", Name: fmt.Sprintf("v%05d", i)}
 	}
@@ -105,17 +117,16 @@ func TestManyFaultyObjects(t *testing.T) {
 		l.Set(id(i), wrong)
 	}
 	l.Set(object.ID{Kind: "VirtualService", Namespace: "other", Name: "v"}, wrong)
-	if len(l.Listed()) != problem.MostOfNamespace+1 {
-		t.Fatalf("%d are listed", len(l.Listed()))
+	if listed != problem.MostOfNamespace+1 {
+		t.Fatalf("%d are listed", listed)
 	}
-	sorted := l.sorted
+	before := reported
 	for i := range 100 {
 		l.Set(id(n+i), wrong)
 		l.Set(object.ID{Kind: "VirtualService", Namespace: "shop", Name: "good"}, nil)
-		l.Listed()
 	}
-	if l.sorted != sorted {
-		t.Errorf("sorted %d times for objects that have no problem, or that are not listed", l.sorted-sorted)
+	if reported != before {
+		t.Errorf("%d changes of objects that have no problem, or that are not listed", reported-before)
 	}
 	for i := range n + 100 {
 		l.Set(id(i), nil)
@@ -124,7 +135,7 @@ func TestManyFaultyObjects(t *testing.T) {
 		}
 	}
 	l.Set(object.ID{Kind: "VirtualService", Namespace: "other", Name: "v"}, nil)
-	if len(l.Listed())+l.Objects()+len(l.namespaces)+len(l.rejected) != 0 {
-		t.Errorf("everything is mended: %v, %d listed, %d namespaces, %v", l.Listed(), l.listed, len(l.namespaces), l.rejected)
+	if listed+l.Objects()+len(l.namespaces)+len(l.rejected) != 0 {
+		t.Errorf("everything is mended: %d reported, %d listed, %d namespaces, %v", listed, l.listed, len(l.namespaces), l.rejected)
 	}
 }
