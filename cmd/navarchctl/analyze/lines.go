@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/source/files"
 )
 
@@ -19,19 +20,27 @@ type Place struct {
 // Lines finds the lines of findings in files. It reads each file once. It is not safe for concurrent use.
 type Lines struct {
 	read  func(path string) ([]byte, error)
-	files map[string][]byte
-	docs  map[string]*document
+	files map[string][]*document // the documents of each file, in their order
 }
 
-// document is a parsed document of a file.
+// document is a document of a file.
 type document struct {
-	root *yaml.Node // nil: it does not parse
-	line int        // number of the document's first line in the file
+	files.Document
+	wanted bool       // a finding is about the document
+	root   *yaml.Node // nil: it is not parsed, or does not parse
 }
 
 // Fill sets the Place of each finding from its Location and Field. Without a Location, the Place becomes zero. Line is
 // 0 if the file cannot be read, or if Location names no document of the file.
 func (l *Lines) Fill(all []Finding) {
+	var unparsed []*document
+	for _, f := range all {
+		if _, d, _ := l.document(f.Location); d != nil && !d.wanted {
+			d.wanted = true
+			unparsed = append(unparsed, d)
+		}
+	}
+	loop.Each(len(unparsed), func(i int) { unparsed[i].parse() })
 	for i := range all {
 		all[i].Place = l.place(all[i])
 	}
@@ -40,7 +49,7 @@ func (l *Lines) Fill(all []Finding) {
 // NewLines returns Lines that read files with the given function. The function gets the path in Finding.Location. Fill
 // ignores its errors.
 func NewLines(read func(path string) ([]byte, error)) *Lines {
-	return &Lines{read: read, files: map[string][]byte{}, docs: map[string]*document{}}
+	return &Lines{read: read, files: map[string][]*document{}}
 }
 
 // location matches a Finding.Location: the file, the number of the document, and the element of a List.
@@ -49,43 +58,46 @@ var location = regexp.MustCompile(`^(.+?)(?:#(\d+)(?:\.(items\[\d+\]))?)?$`)
 // place returns the line of a finding's field. If the file lacks the field, it returns the line of the closest
 // parent.
 func (l *Lines) place(f Finding) Place {
-	m := location.FindStringSubmatch(f.Location)
-	if m == nil {
-		return Place{}
-	}
-	number, _ := strconv.Atoi(m[2]) // 0: the location is the file
-	d := l.document(m[1], number)
+	path, d, item := l.document(f.Location)
 	if d == nil {
-		return Place{File: m[1]}
+		return Place{File: path}
 	}
 	field := f.Field
-	if m[3] != "" {
-		field = m[3] + "." + field
+	if item != "" {
+		field = item + "." + field
 	}
-	return Place{File: m[1], Line: d.line + find(d.root, field) - 1}
+	return Place{File: path, Line: d.Line + find(d.root, field) - 1}
 }
 
-// document returns a document of a file, or nil if the file has no such document.
-func (l *Lines) document(path string, number int) *document {
-	key := path + "#" + strconv.Itoa(number)
-	if d, known := l.docs[key]; known {
-		return d
+// document returns the parts of a location: the path of the file, the document, and the element of a List. The document
+// is nil if the file has no such document. The element is empty for a document that is no List.
+func (l *Lines) document(of string) (path string, d *document, item string) {
+	m := location.FindStringSubmatch(of)
+	if m == nil {
+		return "", nil, ""
 	}
-	data, known := l.files[path]
+	path, item = m[1], m[3]
+	docs, known := l.files[path]
 	if !known {
-		data, _ = l.read(path) // the error is ignored: without the file there is no line
-		l.files[path] = data
-	}
-	var d *document
-	if text, line := files.Document(path, data, number); text != nil {
-		d = &document{line: line}
-		var root yaml.Node
-		if yaml.Unmarshal(text, &root) == nil && len(root.Content) > 0 {
-			d.root = root.Content[0]
+		data, _ := l.read(path) // the error is ignored: without the file there is no line
+		for _, one := range files.Documents(path, data) {
+			docs = append(docs, &document{Document: one})
 		}
+		l.files[path] = docs
 	}
-	l.docs[key] = d
-	return d
+	number, _ := strconv.Atoi(m[2]) // 0: the location is the file
+	if number < 1 || number > len(docs) || docs[number-1].Data == nil {
+		return path, nil, item
+	}
+	return path, docs[number-1], item
+}
+
+// parse sets the root of a document.
+func (d *document) parse() {
+	var root yaml.Node
+	if yaml.Unmarshal(d.Data, &root) == nil && len(root.Content) > 0 {
+		d.root = root.Content[0]
+	}
 }
 
 // find returns the line of a path of fields, counted in the document. If the document lacks the whole path, find
