@@ -23,27 +23,34 @@ type Lines struct {
 	files map[string][]*document // the documents of each file, in their order
 }
 
-// document is a document of a file.
+// document is a document of a file, and the findings about it while Fill runs.
 type document struct {
 	files.Document
-	wanted bool       // a finding is about the document
-	root   *yaml.Node // nil: it is not parsed, or does not parse
+	found []located
+}
+
+// located is a finding about a document, or about an element of a List.
+type located struct {
+	*Finding
+	item string // the element, as in items[1]; empty: the finding is about the document
 }
 
 // Fill sets the Place of each finding from its Location and Field. Without a Location, the Place becomes zero. Line is
 // 0 if the file cannot be read, or if Location names no document of the file.
 func (l *Lines) Fill(all []Finding) {
-	var unparsed []*document
-	for _, f := range all {
-		if _, d, _ := l.document(f.Location); d != nil && !d.wanted {
-			d.wanted = true
-			unparsed = append(unparsed, d)
-		}
-	}
-	loop.Each(len(unparsed), func(i int) { unparsed[i].parse() })
+	var docs []*document
 	for i := range all {
-		all[i].Place = l.place(all[i])
+		path, d, item := l.document(all[i].Location)
+		all[i].Place = Place{File: path}
+		if d == nil {
+			continue
+		}
+		if len(d.found) == 0 {
+			docs = append(docs, d)
+		}
+		d.found = append(d.found, located{&all[i], item})
 	}
+	loop.Each(len(docs), func(i int) { docs[i].fill() })
 }
 
 // NewLines returns Lines that read files with the given function. The function gets the path in Finding.Location. Fill
@@ -54,20 +61,6 @@ func NewLines(read func(path string) ([]byte, error)) *Lines {
 
 // location matches a Finding.Location: the file, the number of the document, and the element of a List.
 var location = regexp.MustCompile(`^(.+?)(?:#(\d+)(?:\.(items\[\d+\]))?)?$`)
-
-// place returns the line of a finding's field. If the file lacks the field, it returns the line of the closest
-// parent.
-func (l *Lines) place(f Finding) Place {
-	path, d, item := l.document(f.Location)
-	if d == nil {
-		return Place{File: path}
-	}
-	field := f.Field
-	if item != "" {
-		field = item + "." + field
-	}
-	return Place{File: path, Line: d.Line + find(d.root, field) - 1}
-}
 
 // document returns the parts of a location: the path of the file, the document, and the element of a List. The document
 // is nil if the file has no such document. The element is empty for a document that is no List.
@@ -92,12 +85,22 @@ func (l *Lines) document(of string) (path string, d *document, item string) {
 	return path, docs[number-1], item
 }
 
-// parse sets the root of a document.
-func (d *document) parse() {
-	var root yaml.Node
-	if yaml.Unmarshal(d.Data, &root) == nil && len(root.Content) > 0 {
-		d.root = root.Content[0]
+// fill sets the lines of the findings about a document. If the document lacks the field of a finding, the line is that
+// of the closest parent. The parsed document is dropped at once, because all documents need much memory.
+func (d *document) fill() {
+	var whole yaml.Node
+	var root *yaml.Node // nil: the document does not parse
+	if yaml.Unmarshal(d.Data, &whole) == nil && len(whole.Content) > 0 {
+		root = whole.Content[0]
 	}
+	for _, f := range d.found {
+		field := f.Field
+		if f.item != "" {
+			field = f.item + "." + field
+		}
+		f.Line = d.Line + find(root, field) - 1
+	}
+	d.found = nil
 }
 
 // find returns the line of a path of fields, counted in the document. If the document lacks the whole path, find

@@ -84,14 +84,14 @@ func TestDocuments(t *testing.T) {
 		line   int
 	}{{"# first", 1}, {"\nb: 2", 4}, {" {c: 3}", 6}} {
 		if len(all) != 3 || !strings.HasPrefix(string(all[i].Data), want.begins) || all[i].Line != want.line {
-			t.Fatalf("document %d of %q: want %v", i+1, all, want)
+			t.Fatalf("document %d of %v: want %v", i+1, all, want)
 		}
 	}
 	if all := Documents("a.json", []byte("\n{\"a\": 1}\n{\"b\": 2}")); len(all) != 2 || string(all[1].Data) != `{"b": 2}` || all[1].Line != 1 {
-		t.Errorf("%q", all)
+		t.Errorf("%v", all)
 	}
 	if all := Documents("a.yaml", nil); len(all) != 1 || all[0].Data != nil {
-		t.Errorf("of no data: %q", all)
+		t.Errorf("of no data: %v", all)
 	}
 }
 
