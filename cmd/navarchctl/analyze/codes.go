@@ -3,9 +3,11 @@ package analyze
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"navarch.io/navarch/store/admit/validate"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
@@ -73,11 +75,15 @@ func (w *world) violations(events []object.Event) {
 	for _, f := range w.findings {
 		refused[f.id] = refused[f.id] || f.Code == string(problem.SchemaValidationError)
 	}
-	for _, e := range events {
-		if e.Op != object.Put || e.Object.Location == "" || refused[e.ID] || !ofIstio(e.ID) {
-			continue
-		}
-		for _, v := range validate.Violations(context.Background(), e.Object) { // the definition bounds the time
+	events = slices.DeleteFunc(slices.Clone(events), func(e object.Event) bool {
+		return e.Op != object.Put || e.Object.Location == "" || refused[e.ID] || !ofIstio(e.ID)
+	})
+	found := make([][]validate.Error, len(events))
+	loop.Each(len(events), func(i int) { // the definition bounds the time
+		found[i] = validate.Violations(context.Background(), events[i].Object)
+	})
+	for i, e := range events {
+		for _, v := range found[i] {
 			w.problem(object.Problem{ID: e.ID, Location: e.Object.Location, Field: v.Field, Code: v.Code,
 				Analyzer: problem.SchemaValidationError, Severity: problem.Error, Message: v.Message})
 		}

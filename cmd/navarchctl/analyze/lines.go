@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/source/files"
 )
 
@@ -19,73 +20,87 @@ type Place struct {
 // Lines finds the lines of findings in files. It reads each file once. It is not safe for concurrent use.
 type Lines struct {
 	read  func(path string) ([]byte, error)
-	files map[string][]byte
-	docs  map[string]*document
+	files map[string][]*document // the documents of each file, in their order
 }
 
-// document is a parsed document of a file.
+// document is a document of a file, and the findings about it while Fill runs.
 type document struct {
-	root *yaml.Node // nil: it does not parse
-	line int        // number of the document's first line in the file
+	files.Document
+	found []located
+}
+
+// located is a finding about a document, or about an element of a List.
+type located struct {
+	*Finding
+	item string // the element, as in items[1]; empty: the finding is about the document
 }
 
 // Fill sets the Place of each finding from its Location and Field. Without a Location, the Place becomes zero. Line is
 // 0 if the file cannot be read, or if Location names no document of the file.
 func (l *Lines) Fill(all []Finding) {
+	var docs []*document
 	for i := range all {
-		all[i].Place = l.place(all[i])
+		path, d, item := l.document(all[i].Location)
+		all[i].Place = Place{File: path}
+		if d == nil {
+			continue
+		}
+		if len(d.found) == 0 {
+			docs = append(docs, d)
+		}
+		d.found = append(d.found, located{&all[i], item})
 	}
+	loop.Each(len(docs), func(i int) { docs[i].fill() })
 }
 
 // NewLines returns Lines that read files with the given function. The function gets the path in Finding.Location. Fill
 // ignores its errors.
 func NewLines(read func(path string) ([]byte, error)) *Lines {
-	return &Lines{read: read, files: map[string][]byte{}, docs: map[string]*document{}}
+	return &Lines{read: read, files: map[string][]*document{}}
 }
 
 // location matches a Finding.Location: the file, the number of the document, and the element of a List.
 var location = regexp.MustCompile(`^(.+?)(?:#(\d+)(?:\.(items\[\d+\]))?)?$`)
 
-// place returns the line of a finding's field. If the file lacks the field, it returns the line of the closest
-// parent.
-func (l *Lines) place(f Finding) Place {
-	m := location.FindStringSubmatch(f.Location)
+// document returns the parts of a location: the path of the file, the document, and the element of a List. The document
+// is nil if the file has no such document. The element is empty for a document that is no List.
+func (l *Lines) document(of string) (path string, d *document, item string) {
+	m := location.FindStringSubmatch(of)
 	if m == nil {
-		return Place{}
+		return "", nil, ""
+	}
+	path, item = m[1], m[3]
+	docs, known := l.files[path]
+	if !known {
+		data, _ := l.read(path) // the error is ignored: without the file there is no line
+		for _, one := range files.Documents(path, data) {
+			docs = append(docs, &document{Document: one})
+		}
+		l.files[path] = docs
 	}
 	number, _ := strconv.Atoi(m[2]) // 0: the location is the file
-	d := l.document(m[1], number)
-	if d == nil {
-		return Place{File: m[1]}
+	if number < 1 || number > len(docs) || docs[number-1].Data == nil {
+		return path, nil, item
 	}
-	field := f.Field
-	if m[3] != "" {
-		field = m[3] + "." + field
-	}
-	return Place{File: m[1], Line: d.line + find(d.root, field) - 1}
+	return path, docs[number-1], item
 }
 
-// document returns a document of a file, or nil if the file has no such document.
-func (l *Lines) document(path string, number int) *document {
-	key := path + "#" + strconv.Itoa(number)
-	if d, known := l.docs[key]; known {
-		return d
+// fill sets the lines of the findings about a document. If the document lacks the field of a finding, the line is that
+// of the closest parent. The parsed document is dropped at once, because all documents need much memory.
+func (d *document) fill() {
+	var whole yaml.Node
+	var root *yaml.Node // nil: the document does not parse
+	if yaml.Unmarshal(d.Data, &whole) == nil && len(whole.Content) > 0 {
+		root = whole.Content[0]
 	}
-	data, known := l.files[path]
-	if !known {
-		data, _ = l.read(path) // the error is ignored: without the file there is no line
-		l.files[path] = data
-	}
-	var d *document
-	if text, line := files.Document(path, data, number); text != nil {
-		d = &document{line: line}
-		var root yaml.Node
-		if yaml.Unmarshal(text, &root) == nil && len(root.Content) > 0 {
-			d.root = root.Content[0]
+	for _, f := range d.found {
+		field := f.Field
+		if f.item != "" {
+			field = f.item + "." + field
 		}
+		f.Line = d.Line + find(root, field) - 1
 	}
-	l.docs[key] = d
-	return d
+	d.found = nil
 }
 
 // find returns the line of a path of fields, counted in the document. If the document lacks the whole path, find

@@ -163,6 +163,20 @@ items:
 	}
 }
 
+// A file is read and divided into documents once, also for findings about several documents.
+func TestLinesReadAFileOnce(t *testing.T) {
+	reads := 0
+	l := NewLines(func(string) ([]byte, error) {
+		reads++
+		return []byte("a: 1\n---\nb: 2\n---\nc: 3\nd: 4\n"), nil
+	})
+	found := []Finding{{Location: "a.yaml#1", Field: "a"}, {Location: "a.yaml#3", Field: "d"}, {Location: "a.yaml#3"}}
+	l.Fill(found)
+	if found[0].Line != 1 || found[1].Line != 6 || found[2].Line != 5 || reads != 1 {
+		t.Errorf("%v after %d readings", found, reads)
+	}
+}
+
 // No document, and no path of fields, keeps a line from being found.
 func FuzzLines(f *testing.F) {
 	f.Add("a: [b, {c: &x 1}]\n---\nd: *x\n", "a[1].c")

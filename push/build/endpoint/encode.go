@@ -24,7 +24,8 @@ type commonKey struct {
 	mtls                                         bool
 }
 
-// slabSize is the number of bytes that are allocated at once for encoded endpoints.
+// slabSize is the largest number of bytes that are allocated at once for encoded endpoints. The first slab has room for
+// one endpoint, since most services have few, and each further slab has twice the size of the slab before.
 const slabSize = 64 << 10
 
 // lbEndpoint returns an endpoint whose encoding equals that of the function lbEndpoint. The bytes of an endpoint with
@@ -49,7 +50,7 @@ func (c *encoder) lbEndpoint(m model.Member, weight uint32, mtls bool) *endpoint
 		c.common[key] = rest
 	}
 	if need := len(rest) + len(e.Address) + 32; cap(c.slab)-len(c.slab) < need {
-		c.slab = make([]byte, 0, max(slabSize, need))
+		c.slab = make([]byte, 0, max(min(2*cap(c.slab), slabSize), need))
 	}
 	at := len(c.slab)
 	c.slab = appendHost(append(c.slab, rest...), e.Address, m.Port)

@@ -41,3 +41,23 @@ func TestEncoderSaysTheSame(t *testing.T) {
 		}
 	}
 }
+
+// The memory for encoded endpoints grows with them: a service with one endpoint has less than 256 bytes, and one with
+// many has slabs of at most slabSize.
+func TestSlabsGrowWithTheEndpoints(t *testing.T) {
+	var c encoder
+	slabs, last := 0, 0
+	for i := range 10_000 {
+		c.lbEndpoint(model.Member{Endpoint: &model.Endpoint{Address: fmt.Sprintf("10.0.%d.%d", i/200, i%200)}, Port: 80}, 1, false)
+		if i == 0 && cap(c.slab) >= 256 {
+			t.Errorf("%d bytes for one endpoint", cap(c.slab))
+		}
+		if len(c.slab) < last || i == 0 {
+			slabs++
+		}
+		last = len(c.slab)
+	}
+	if slabs > 25 || cap(c.slab) != slabSize {
+		t.Errorf("%d slabs, the last of %d bytes", slabs, cap(c.slab))
+	}
+}

@@ -63,6 +63,8 @@ type compiled struct {
 	structural *schema.Structural
 	structure  *split
 	rules      *cel.Validator // nil: the schema has no rules
+	defaults   bool           // a field has a default value
+	unique     bool           // elements of a list must be unique, as x-kubernetes-list-type demands
 	err        error
 }
 
@@ -149,6 +151,11 @@ func compile(open *apiextensionsv1.JSONSchemaProps) compiled {
 		return c
 	}
 	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
+	(&schema.Visitor{Structural: func(s *schema.Structural) (changed bool) {
+		c.defaults = c.defaults || s.Default.Object != nil
+		c.unique = c.unique || s.XListType != nil && *s.XListType != "atomic"
+		return false
+	}}).Visit(c.structural)
 	return c
 }
 
@@ -170,9 +177,11 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []
 	// these paths is quadratic in the size of the object.
 	pruning.Prune(object, c.structural, true)
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, c.structural)
-	defaulting.Default(object, c.structural)
+	if c.defaults {
+		defaulting.Default(object, c.structural)
+	}
 	all := c.structure.check(ctx, nil, object, nil)
-	if len(all) < MaxViolations {
+	if c.unique && len(all) < MaxViolations {
 		all = append(all, listtype.ValidateListSetsAndMaps(nil, c.structural, object)...)
 	}
 	if c.rules != nil && !blocks(all) && ctx.Err() == nil {

@@ -9,11 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/store/problem"
 )
 
 var update = flag.Bool("update", false, "write istio.json.gz from the module istio.io/api")
@@ -142,5 +145,31 @@ func TestCheck(t *testing.T) {
 				t.Errorf("the object was changed: %s", after)
 			}
 		})
+	}
+}
+
+// Check runs the steps for default values and for lists of unique elements only for definitions that have such fields.
+func TestStepsThatADefinitionNeeds(t *testing.T) {
+	var unique, defaults []string
+	for _, d := range Istio() {
+		if d.compile().unique {
+			unique = append(unique, d.Kind)
+		}
+		if d.compile().defaults {
+			defaults = append(defaults, d.Kind)
+		}
+	}
+	slices.Sort(unique)
+	if want := []string{"ServiceEntry", "TrafficExtension", "WasmPlugin"}; !slices.Equal(unique, want) || defaults != nil {
+		t.Errorf("lists of unique elements: %q, want %q; default values: %q, want none", unique, want, defaults)
+	}
+	entry := map[string]any{}
+	text := `{"spec": {"hosts": ["a.b"], "ports": [{"name": "a", "number": 1}, {"name": "a", "number": 2}]}}`
+	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &entry); err != nil {
+		t.Fatal(err)
+	}
+	wrong := Of("networking.istio.io", "v1", "ServiceEntry").Check(t.Context(), entry)
+	if len(wrong) == 0 || wrong[0].Code != problem.Duplicate {
+		t.Errorf("two ports of one name: %v", wrong)
 	}
 }

@@ -145,25 +145,19 @@ func readPath(path string, stdin io.Reader) ([]reading, error) {
 	return all, nil
 }
 
-// Document returns the document of a file with the given number, which is 2 for the location PATH#2. It also returns
-// the line of the file in which the document begins. The first line is 1. The suffix of path decides the format, as in
-// Parse. The parameter data is the content of the file. A YAML document is a part of data. A JSON document is a copy,
-// and its line is always 1. If there is no such document, the results are nil and 0.
-func Document(path string, data []byte, number int) (document []byte, line int) {
-	docs := split(path, data)
-	if number < 1 || number > len(docs) {
-		return nil, 0
+// Document is one document of a file.
+type Document struct {
+	Data []byte // nil: the document of a file without content, or of data that is nil
+	Line int    // line of the file in which Data begins; the first line, and that of every JSON document, is 1
+}
+
+// Documents divides a file into its documents. The document of the location PATH#2 is the second. The suffix of path
+// decides the format, as in ReadPaths. The parameter data is the content of the file. A YAML document is a part of
+// data, and a JSON document is a copy.
+func Documents(path string, data []byte) []Document {
+	var all []Document
+	for _, raw := range split(path, data) {
+		all = append(all, Document{Data: raw.data, Line: raw.line + 1})
 	}
-	document = docs[number-1].data
-	start := cap(data) - cap(document) // a YAML document is a part of data, so both capacities end at the same byte
-	if start < 0 || start > len(data) || filepath.Ext(path) == ".json" {
-		return document, 1
-	}
-	line = 1
-	for _, b := range data[:start] {
-		if b == '\n' {
-			line++
-		}
-	}
-	return document, line
+	return all
 }

@@ -77,19 +77,21 @@ func TestReadPathsInANamespace(t *testing.T) {
 	}
 }
 
-func TestDocument(t *testing.T) {
-	const text = "# first\na: 1\n---\n\nb: 2\n--- {c: 3}\n"
-	for number, want := range map[int]struct {
+func TestDocuments(t *testing.T) {
+	all := Documents("a.yaml", []byte("# first\na: 1\n---\n\nb: 2\n--- {c: 3}\n"))
+	for i, want := range []struct {
 		begins string
 		line   int
-	}{1: {"# first", 1}, 2: {"\nb: 2", 4}, 3: {" {c: 3}", 6}, 0: {"", 0}, 4: {"", 0}} {
-		got, line := Document("a.yaml", []byte(text), number)
-		if !strings.HasPrefix(string(got), want.begins) || line != want.line || (got == nil) != (want.line == 0) {
-			t.Errorf("document %d: %q at line %d, want %v", number, got, line, want)
+	}{{"# first", 1}, {"\nb: 2", 4}, {" {c: 3}", 6}} {
+		if len(all) != 3 || !strings.HasPrefix(string(all[i].Data), want.begins) || all[i].Line != want.line {
+			t.Fatalf("document %d of %v: want %v", i+1, all, want)
 		}
 	}
-	if got, line := Document("a.json", []byte(`{"a": 1} {"b": 2}`), 2); string(got) != `{"b": 2}` || line != 1 {
-		t.Errorf("%q at line %d", got, line)
+	if all := Documents("a.json", []byte("\n{\"a\": 1}\n{\"b\": 2}")); len(all) != 2 || string(all[1].Data) != `{"b": 2}` || all[1].Line != 1 {
+		t.Errorf("%v", all)
+	}
+	if all := Documents("a.yaml", nil); len(all) != 1 || all[0].Data != nil {
+		t.Errorf("of no data: %v", all)
 	}
 }
 
