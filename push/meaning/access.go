@@ -35,9 +35,9 @@ func accessOf(g group) access {
 				a.closed = true
 			case f.policies.allows():
 				a.allows = true
-				addRules(a.allow, f.policies.enforced)
+				maps.Copy(a.allow, f.policies.accessRules())
 			case f.policies.enforced.GetAction() == rbacv3.RBAC_DENY:
-				addRules(a.deny, f.policies.enforced)
+				maps.Copy(a.deny, f.policies.accessRules())
 			}
 		}
 	}
@@ -53,12 +53,16 @@ type accessRule struct {
 	sum               string // digest of the policy
 }
 
-// addRules adds the rules of an RBAC filter to a map, by name.
-func addRules(to map[string]accessRule, of *rbacv3.RBAC) {
-	for name, p := range of.GetPolicies() {
-		to[name] = accessRule{p, principalsOf(p), permissionsOf(p), p.GetCondition() != nil || p.GetCheckedCondition() != nil,
-			digest(p.ProtoReflect(), maxDepth)}
+// accessRules returns the enforced rules, by name. The result is shared and read-only.
+func (p *policies) accessRules() map[string]accessRule {
+	if p.access == nil {
+		p.access = map[string]accessRule{}
+		for name, of := range p.enforced.GetPolicies() {
+			p.access[name] = accessRule{of, principalsOf(of), permissionsOf(of), of.GetCondition() != nil || of.GetCheckedCondition() != nil,
+				digest(of.ProtoReflect(), maxDepth)}
+		}
 	}
+	return p.access
 }
 
 // access adds a risk if the policies of one port allow or deny other requests than before. It leaves two cases to other

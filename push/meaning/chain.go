@@ -45,6 +45,7 @@ type chain struct {
 	// statistics is the prefix of the statistics, which usually follows from other settings.
 	statistics string
 	rest       *listenerv3.FilterChain // the fields that are not in this model
+	number     int                     // of the model; chains with one number are equal
 }
 
 // filter is one filter of a chain.
@@ -69,10 +70,12 @@ func (p *parts) chainsOf(l *listenerv3.Listener) []chain {
 	return all
 }
 
-// chainOf returns the model of a chain.
-func (p *parts) chainOf(m *listenerv3.FilterChain) chain {
-	c := chain{port: m.GetFilterChainMatch().GetDestinationPort().GetValue(), name: m.GetName(), rest: &listenerv3.FilterChain{},
-		index: map[string]int{}, taken: map[string]int{}, match: chainText(m.GetFilterChainMatch()), tls: p.tls(m.GetTransportSocket())}
+// modelOf computes the model of a chain.
+func (p *parts) modelOf(m *listenerv3.FilterChain) chain {
+	p.modelled++
+	c := chain{number: p.modelled, port: m.GetFilterChainMatch().GetDestinationPort().GetValue(), name: m.GetName(),
+		rest: &listenerv3.FilterChain{}, index: map[string]int{}, taken: map[string]int{},
+		match: chainText(m.GetFilterChainMatch()), tls: p.tls(m.GetTransportSocket())}
 	for _, f := range m.GetFilters() {
 		c.add(f, p)
 	}
@@ -84,10 +87,10 @@ func (p *parts) chainOf(m *listenerv3.FilterChain) chain {
 func (c *chain) add(f *listenerv3.Filter, p *parts) {
 	config, err := p.filter(f.GetTypedConfig())
 	if err != nil {
-		c.addFilter(f.GetName(), f)
+		c.addFilter(f.GetName(), setting{Message: f})
 		return
 	}
-	switch m := config.(type) {
+	switch m := config.Message.(type) {
 	case *hcmv3.HttpConnectionManager:
 		for _, h := range m.GetHttpFilters() {
 			c.addHTTP(h, p)
@@ -137,16 +140,16 @@ func (c *chain) addTCP(m *tcpv3.TcpProxy) {
 func (c *chain) addHTTP(h *hcmv3.HttpFilter, p *parts) {
 	config, err := p.filter(h.GetTypedConfig())
 	if err != nil || h.GetDisabled() || h.GetIsOptional() {
-		c.addFilter(h.GetName(), h)
+		c.addFilter(h.GetName(), setting{Message: h})
 		return
 	}
 	c.addFilter(h.GetName(), config)
 }
 
 // addFilter adds a filter under a name that is unique in the chain.
-func (c *chain) addFilter(name string, config proto.Message) {
-	f := filter{config: config, stated: name}
-	if p := policiesOf(config); p != nil {
+func (c *chain) addFilter(name string, config setting) {
+	f := filter{config: config.Message, stated: name}
+	if p := config.policies; p != nil {
 		f = filter{policies: p, stated: name}
 		name = "rbac " + p.purpose()
 	}
@@ -260,6 +263,9 @@ func (c chain) to() string {
 // compare adds the differences of two chains to the given change. It returns the facts about their policies and inline
 // routes. These facts have no Subject.
 func (c chain) compare(into *change, to chain) (facts []Fact) {
+	if c.number == to.number {
+		return nil
+	}
 	if c.kind() != to.kind() {
 		into.compare("protocol", c.kind(), to.kind())
 		return c.policies(to)
@@ -317,7 +323,7 @@ func (c chain) filterNames() (all []string) {
 func (c chain) policies(to chain) (facts []Fact) {
 	names := slices.Concat(c.filterNames(), to.filterNames())
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		if old, now := c.filter(name).policies, to.filter(name).policies; old != nil || now != nil {
+		if old, now := c.filter(name).policies, to.filter(name).policies; old != now {
 			facts = append(facts, policyFacts(old, now, to.kind() == "TCP")...)
 		}
 	}

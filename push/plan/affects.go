@@ -24,6 +24,7 @@ type affected struct {
 	served     map[string]bool    // hosts of services: the workloads whose CUSTOM policies name a provider at the host
 	hosts      map[string]input.Types
 	patterns   map[string]input.Types // wildcards: the hosts that they cover
+	demands    map[string]input.Types // hosts whose endpoints may demand mTLS otherwise: only in scopes of gRPC clients
 	members    map[string]input.Types // hosts: only the parts that depend on their endpoints
 	addresses  map[string]bool        // hosts with gateways among their endpoints: all hosts with endpoints at these addresses
 	secrets    map[model.Key]bool     // Secrets: their resources
@@ -34,17 +35,16 @@ type affected struct {
 	allPods    bool                   // the proxies whose credential is bound to any Pod
 	granted    map[string]bool        // namespaces in which the right to list Secrets may have changed; "" for all
 	reporting  map[string]bool        // namespaces whose proxies' telemetry may have changed; "*" for all
-	// edits of VirtualServices: the destinations, in scopes whose Sidecar imports the hosts
-	pulls []mirror.Edit
+	pulls      []mirror.Edit          // of VirtualServices: the destinations, in scopes whose Sidecar imports the hosts
 }
 
 // newAffected returns an empty set of affected units.
 func newAffected() *affected {
-	return &affected{views: map[string]bool{}, readers: map[model.Key]bool{}, services: map[model.Key]bool{},
-		ports: map[string]bool{}, served: map[string]bool{}, hosts: map[string]input.Types{},
-		patterns: map[string]input.Types{}, members: map[string]input.Types{}, addresses: map[string]bool{}, secrets: map[model.Key]bool{},
-		referred: map[string]bool{}, pods: map[pod]bool{}, labelled: map[string]bool{}, granted: map[string]bool{},
-		reporting: map[string]bool{}}
+	hosts := func() map[string]input.Types { return map[string]input.Types{} }
+	names := func() map[string]bool { return map[string]bool{} }
+	return &affected{views: names(), readers: map[model.Key]bool{}, services: map[model.Key]bool{}, ports: names(), served: names(),
+		hosts: hosts(), demands: hosts(), patterns: hosts(), members: hosts(), addresses: names(), secrets: map[model.Key]bool{},
+		referred: names(), pods: map[pod]bool{}, labelled: names(), granted: names(), reporting: names()}
 }
 
 // effect is one cell of the table of effects. Its function marks the units that an edit of a record touches.

@@ -10,10 +10,17 @@ import (
 )
 
 // peered marks hosts to be planned again: the hosts of services whose endpoints the PeerAuthentication may select.
+// Clusters for Envoy depend only on policies that disable mTLS, and count STRICT and PERMISSIVE as the same mode. If no
+// such policy applies to a service before or after the edit, peered marks its hosts only for gRPC clients.
 func peered(c *change, t input.Types, e mirror.Edit) {
+	edited := slices.ContainsFunc(records(e), func(r model.Record) bool { return input.DisablesMTLS(r.(*model.Policy)) })
 	mark := func(r model.Record) {
+		to := c.demands
+		if edited || c.in.Peers(r.Meta().Key.Namespace).Len() > 0 {
+			to = c.hosts
+		}
 		for _, h := range model.HostsOf(r) {
-			c.hosts[h] |= t
+			to[h] |= t
 		}
 	}
 	namespace := c.reach(e)

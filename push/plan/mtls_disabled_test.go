@@ -81,6 +81,42 @@ func TestOnlyChangedModesChangeClusters(t *testing.T) {
 	}
 }
 
+// STRICT and PERMISSIVE are the same mode for clusters for Envoy. An edit between them plans the hosts again only for
+// gRPC clients, and in namespaces where another policy disables mTLS.
+func TestStrictPlansHostsOfGRPCClientsAlone(t *testing.T) {
+	const services, inNamespace, scopes = 60, 10, 2
+	p, _, handles := bigPlanner(t, services, scopes)
+	p.backgroundFrom = 0
+	planned := func(policy, mode string) (pieces int) {
+		r := peerAuthentication(t, policy, "", "mtls: {mode: "+mode+"}")
+		p.Begin(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{r}, nil))
+		for p.Step(func() bool { pieces++; return true }) {
+		}
+		p.End()
+		return pieces
+	}
+	planned("istio-system/m", "PERMISSIVE")
+	if n := planned("istio-system/m", "STRICT"); n >= services {
+		t.Errorf("STRICT for the mesh is planned in %d pieces, although no cluster depends on it", n)
+	}
+	if n := planned("ns3/off", "DISABLE"); n < scopes*inNamespace || n >= scopes*services {
+		t.Errorf("DISABLE for a namespace is planned in %d pieces", n)
+	}
+	few := planned("istio-system/m", "PERMISSIVE")
+	if few < scopes*inNamespace || few >= scopes*services {
+		t.Errorf("PERMISSIVE for the mesh is planned in %d pieces, although mTLS is off in one namespace", few)
+	}
+	handles = append(handles, p.Join(app("ns0", "client")))
+	if n := planned("istio-system/m", "STRICT"); n < few+2*services {
+		t.Errorf("STRICT for the mesh is planned in %d pieces, and in %d without the scope of a gRPC client", n, few)
+	}
+	for _, h := range handles {
+		if bad := p.Check(h); len(bad) > 0 {
+			t.Error(bad)
+		}
+	}
+}
+
 // mutual returns a slice of a service of namespace b, with one endpoint that supports mTLS for each of the apps.
 func mutual(t testing.TB, service string, apps ...string) model.Record {
 	var b strings.Builder

@@ -42,13 +42,17 @@ func (p *Planner) Begin(c mirror.Change) {
 	ch := &change{affected: newAffected(), in: p.input.At(c.New, c.Edits...), was: p.input.Root(), relabelled: relabelled}
 	ch.collect(p.table, c.Edits)
 	rp := &replan{stepwise: newStepwise(ch.in, nil), change: ch, p: p, workloads: map[view.Workload]*workload{}}
-	scopes := 0
-	for key := range p.scopes {
-		if !rp.fromScratch(key) {
-			scopes += 1 + key.Filters.Len()/routesPerHost
+	scopes, clients := 0, 0
+	for key, s := range p.scopes {
+		if rp.fromScratch(key) {
+			continue
+		}
+		scopes += 1 + key.Filters.Len()/routesPerHost
+		if s.hosts.Form().Whole {
+			clients++
 		}
 	}
-	rp.heavy = ch.weight()*scopes >= p.backgroundFrom
+	rp.heavy = ch.weight()*scopes+ch.weightOf(ch.demands)*clients >= p.backgroundFrom
 	rp.start(rp.plan)
 	p.replan = rp
 }
@@ -68,14 +72,16 @@ func (p *Planner) must(method string, inOrder bool, complaint string) {
 // planned with parts of two inputs.
 func (p *Planner) idle(method string) { p.must(method, p.replan == nil, "before the End of a change") }
 
-// weight estimates the number of touched hosts in a scope. A host with many resources counts as several hosts.
+// weight estimates the number of hosts that are touched in every scope.
 func (c *change) weight() int {
 	const wildcard = 100 // estimated number of hosts that a wildcard covers
-	weight := len(c.pulls) + wildcard*(len(c.patterns)+len(c.reporting))
-	for _, hosts := range []map[string]input.Types{c.hosts, c.members} {
-		for h := range hosts {
-			weight += 1 + c.size(h)
-		}
+	return len(c.pulls) + wildcard*(len(c.patterns)+len(c.reporting)) + c.weightOf(c.hosts) + c.weightOf(c.members)
+}
+
+// weightOf estimates the number of some touched hosts. A host with many resources counts as several hosts.
+func (c *change) weightOf(hosts map[string]input.Types) (weight int) {
+	for h := range hosts {
+		weight += 1 + c.size(h)
 	}
 	return weight
 }

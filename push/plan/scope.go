@@ -190,6 +190,11 @@ func (s *scope) apply(in *input.Input, d *affected) {
 	for h, t := range d.hosts {
 		s.step.hosts[h] |= t
 	}
+	if s.hosts.Form().Whole {
+		for h, t := range d.demands {
+			s.step.hosts[h] |= t
+		}
+	}
 	for pattern, t := range d.patterns {
 		s.cover(pattern, t)
 	}

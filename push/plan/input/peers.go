@@ -17,16 +17,18 @@ func (in *Input) Peers(namespace string) intern.List[*model.Policy] {
 		return found
 	}
 	all := in.applicablePeers(namespace)
-	off := slices.ContainsFunc(all, func(p *model.Policy) bool {
-		mode, ports := model.PeerModes(p)
-		return mode == model.MTLSDisable || slices.Contains(slices.Collect(maps.Values(ports)), model.MTLSDisable)
-	})
-	if !off {
+	if !slices.ContainsFunc(all, DisablesMTLS) {
 		all = nil
 	}
 	list := policies.List(all...)
 	in.peers[namespace] = list
 	return list
+}
+
+// DisablesMTLS reports whether a PeerAuthentication disables mTLS, for all ports or for some port.
+func DisablesMTLS(p *model.Policy) bool {
+	mode, ports := model.PeerModes(p)
+	return mode == model.MTLSDisable || slices.Contains(slices.Collect(maps.Values(ports)), model.MTLSDisable)
 }
 
 // applicablePeers lists the PeerAuthentications that may apply to endpoints of a namespace, the oldest first.
