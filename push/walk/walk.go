@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"iter"
 	"net"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -353,11 +354,27 @@ func (w *walker) isAt(l *listenerv3.Listener, address string) bool {
 	for _, one := range all {
 		a := one.GetSocketAddress()
 		if pipe := one.GetPipe(); pipe != nil && "unix://"+pipe.GetPath() == address ||
-			a != nil && a.GetAddress() == address && a.GetPortValue() == w.Port && a.GetProtocol() == corev3.SocketAddress_TCP {
+			a != nil && a.GetAddress() == address && a.GetPortValue() == w.Port && a.GetProtocol() == corev3.SocketAddress_TCP && w.reaches(a) {
 			return true
 		}
 	}
 	return false
+}
+
+// reaches reports whether the connection's IP version is that of a listener's address. Listeners at "::" accept IPv4
+// only with ipv4_compat.
+func (w *walker) reaches(a *corev3.SocketAddress) bool {
+	to, err := netip.ParseAddr(w.Address)
+	if err != nil {
+		return true // the client's address for the connection is unknown
+	}
+	switch a.GetAddress() {
+	case "0.0.0.0":
+		return to.Unmap().Is4()
+	case "::":
+		return !to.Unmap().Is4() || a.GetIpv4Compat()
+	}
+	return true
 }
 
 // or returns a name, or "-" for an empty name.
