@@ -144,7 +144,7 @@ func ofDump(d *dump.Dump) *walk.Messages {
 				out.Add(r.Message)
 			case r.Type != xds.Secret:
 			case r.Failure != nil && r.Failure.Withheld:
-				out.Withhold(r.Name, strings.TrimPrefix(r.Failure.Details, inspect.WithheldDetails))
+				out.WithholdNewest(r.Name, strings.TrimPrefix(r.Failure.Details, inspect.WithheldDetails))
 			case r.Failure != nil:
 				out.Withhold(r.Name, "the proxy refused "+r.Name+": "+strings.TrimPrefix(r.Failure.Details, inspect.RefusedDetails))
 			case r.Where == "warming":

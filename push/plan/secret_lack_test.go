@@ -39,10 +39,10 @@ func TestMissingSecretIsAProblem(t *testing.T) {
 		}
 		return all
 	}
-	const fail = "; the gateways of namespace edge cannot complete TLS handshakes for this server"
+	const fail = "; new gateway Pods of namespace edge cannot complete TLS handshakes for this server; Pods that have an earlier version still use it"
 	want := []string{
 		"DestinationRule edge/out: spec.trafficPolicy.tls.caCertCredentialName: there is neither a Secret edge/ca-cacert nor a Secret edge/ca with certificates of authorities" +
-			"; the proxies of namespace edge cannot connect by this rule",
+			"; new Pods of namespace edge cannot connect by this rule; Pods that have an earlier version still use it",
 		"Gateway edge/front: spec.servers[0].tls.credentialName: there is no Secret edge/none with a valid certificate and private key" + fail,
 		"Gateway edge/front: spec.servers[1].tls.credentialName: there is neither a Secret edge/good-cacert nor a Secret edge/good " +
 			"with certificates of authorities" + fail,

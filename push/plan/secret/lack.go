@@ -99,9 +99,10 @@ func (n naming) selects(l Lack) bool {
 // for readers who see everything mentions rights and references.
 func (l Lack) problem(n naming) input.Problem {
 	key := n.by.Meta().Key
-	effect := fmt.Sprintf("the gateways of namespace %s cannot complete TLS handshakes for this server", l.namespace)
+	const still = "; Pods that have an earlier version still use it" // Envoy retains removed secrets
+	effect := fmt.Sprintf("new gateway Pods of namespace %s cannot complete TLS handshakes for this server", l.namespace) + still
 	if key.Kind == model.KindDestinationRule {
-		effect = fmt.Sprintf("the proxies of namespace %s cannot connect by this rule", l.namespace)
+		effect = fmt.Sprintf("new Pods of namespace %s cannot connect by this rule", l.namespace) + still
 	}
 	p := input.NotFound(key, n.use.Field, l.why+"; "+effect)
 	if !l.missing && key.Namespace != l.namespace {
