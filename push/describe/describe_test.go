@@ -192,6 +192,23 @@ func TestTenantsDescriptionsAreEqual(t *testing.T) {
 	}
 }
 
+// At a gateway, a VirtualService passes because no server admits its namespace, and not because of its name.
+func TestGatewaysRefuseAndRedirect(t *testing.T) {
+	planner := meshOf(t, []string{"mesh.yaml", "redirect.yaml"}, nodes...)
+	for _, q := range []Query{{Noun: Host, Name: "plain.example"}, {Noun: Gateway, Namespace: "edge", Name: "plain"}} {
+		part, err := Of(planner, planner.Snapshot(), q, all)
+		text := textOf(part)
+		if err != nil {
+			t.Error(err)
+		}
+		passed := "VirtualService | no server of its Gateways admits the host for namespace other, or its rules are for other Gateways | " +
+			"VirtualService other/plain spec.hosts\n"
+		if q.Noun == Host && !strings.Contains(text, passed) {
+			t.Errorf("want %q\n%s", passed, text)
+		}
+	}
+}
+
 // A port that is closed names the policy that was not understood, and a Gateway in the namespace of another tenant is
 // not suggested.
 func TestClosedAndSuggested(t *testing.T) {
