@@ -192,6 +192,10 @@ func routesOf(s plan.Seen, of plan.HostOrigins) Section {
 		if err != nil || vh == nil {
 			continue // the planned set does not contain the virtual host yet
 		}
+		if r.Spec.TLSOnly {
+			const text = "without TLS -> 301 to https; the other routes are for x-forwarded-proto: https of a trusted proxy"
+			out.Facts = append(out.Facts, Fact{subject, text, serversText(r)})
+		}
 		rules := meaning.Rules(vh)
 		by := rulePlaces(r, len(rules), of)
 		for i, rule := range rules {
