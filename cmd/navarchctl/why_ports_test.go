@@ -37,6 +37,27 @@ spec: {selector: {app: gw}, servers: [{port: {number: 443, name: t, protocol: HT
 	}
 }
 
+// authz check examines the ports that the scheme or the port of a URL means, and all ports for a path.
+func TestAuthzExaminesThePortsOfAURL(t *testing.T) {
+	folder, node := edgeNode(t, edge+`apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: g, namespace: edge}
+spec: {selector: {app: gw}, servers: [{port: {number: 443, name: t, protocol: HTTPS}, hosts: [x.test], tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}},
+  {port: {number: 80, name: h, protocol: HTTP}, hosts: [x.test]}]}
+`)
+	for url, want := range map[string]string{"http://x.test/": "8080 ", "https://x.test/": "8443 ", "http://x.test:8443/": "8443 ",
+		"http://x.test:443/": "8443 ", "http://x.test:81/": "8080 8443 ", "/": "8080 8443 "} {
+		out, _, _ := ran("authz", "check", "--config-dir", folder, "--to", node, "GET", url)
+		ports := ""
+		for _, line := range strings.Split(strings.TrimSpace(out), "\n")[1:] {
+			ports += strings.Fields(line)[0] + " "
+		}
+		if ports != want {
+			t.Errorf("%s: ports %s, want %s\n%s", url, ports, want, out)
+		}
+	}
+}
+
 // The request that describe suggests for a Gateway reaches a listener, also if all servers are HTTPS.
 func TestDescribeSuggestsAPortThatWorks(t *testing.T) {
 	folder, node := edgeNode(t, edge+`apiVersion: networking.istio.io/v1
