@@ -73,11 +73,23 @@ func LackProblems(lacks []Lack, s *mirror.Snapshot, root string) (found []input.
 		}
 		for _, n := range names[ref.Name] {
 			if n.use.ConfigMap == isMap && n.of(ref, l) && n.selects(l) {
-				found = append(found, l.problem(n))
+				p := l.problem(n)
+				if own := n.by.Meta().Key.Namespace; l.missing && !isMap && own != l.namespace && has(s, own, ref.Name) {
+					p.Message += fmt.Sprintf("; Secret %s/%s is not used, because the Pods are in namespace %s", own, ref.Name, l.namespace)
+				}
+				found = append(found, p)
 			}
 		}
 	}
 	return found
+}
+
+// has reports whether a namespace has a Secret with usable content.
+func has(s *mirror.Snapshot, namespace, name string) bool {
+	for range s.Named(model.KindSecret, namespace, name) {
+		return true
+	}
+	return false
 }
 
 // of reports whether the field refers to the Secret or ConfigMap of a Lack. The argument ref is the parsed resource
