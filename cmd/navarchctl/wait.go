@@ -140,8 +140,8 @@ func (w *waiter) parse(args []string) (on awaited, err error) {
 		return on, err
 	}
 	on.name, on.namespace, on.generation = name, w.namespace, w.generation
-	if namespace, short, full := strings.Cut(name, "/"); full {
-		on.name, on.namespace = short, namespace
+	if slash := strings.IndexByte(name, '/'); slash >= 0 {
+		on.namespace, on.name = name[:slash], name[slash+1:]
 	} else if dot := strings.LastIndexByte(name, '.'); dot > 0 && w.namespace == "" {
 		on.name, on.namespace = name[:dot], name[dot+1:]
 	}
