@@ -131,8 +131,8 @@ type decision struct {
 const noCertificate = "a client without a certificate"
 
 // target returns the proxy of the called workload, and the ports to examine: the port of --port, or the ports that the
-// URL in args means, or all ports of the workload. A workload without known ports needs --port. Errors: the proxy cannot
-// be found, the workload does not have the port, or --port is missing.
+// URL in args means, or all ports of the workload. A workload without known ports needs --port. Errors: the proxy
+// cannot be found, the workload does not have the port, or --port is missing.
 func (q *authzQuery) target(cmd *cobra.Command, args []string) (*subject, []uint32, error) {
 	s, err := q.proxy(cmd, q.to)
 	if err != nil {

@@ -192,8 +192,8 @@ func TestTenantsDescriptionsAreEqual(t *testing.T) {
 	}
 }
 
-// At a gateway, a VirtualService passes because no server admits its namespace, and not because of its name. Routes of a
-// server with httpsRedirect come after the redirect.
+// At a gateway, a VirtualService passes because no server admits its namespace, and not because of its name. Routes of
+// a server with httpsRedirect come after the redirect.
 func TestGatewaysRefuseAndRedirect(t *testing.T) {
 	planner := meshOf(t, []string{"mesh.yaml", "redirect.yaml"}, nodes...)
 	for _, q := range []Query{{Noun: Host, Name: "plain.example"}, {Noun: Gateway, Namespace: "edge", Name: "plain"}} {
