@@ -130,10 +130,10 @@ type decision struct {
 // noCertificate is the output's text for a client without an identity.
 const noCertificate = "a client without a certificate"
 
-// target returns the proxy of the called workload, and the ports to examine: the port of --port, or all ports of the
-// workload. A workload without known ports needs --port. Errors: the proxy cannot be found, the workload does not have
-// the port, or --port is missing.
-func (q *authzQuery) target(cmd *cobra.Command) (*subject, []uint32, error) {
+// target returns the proxy of the called workload, and the ports to examine: the port of --port, or the ports that the
+// URL in args means, or all ports of the workload. A workload without known ports needs --port. Errors: the proxy
+// cannot be found, the workload does not have the port, or --port is missing.
+func (q *authzQuery) target(cmd *cobra.Command, args []string) (*subject, []uint32, error) {
 	s, err := q.proxy(cmd, q.to)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--to: %w", err)
@@ -144,6 +144,8 @@ func (q *authzQuery) target(cmd *cobra.Command) (*subject, []uint32, error) {
 			return nil, nil, fmt.Errorf("--port %d: the workload has the ports %s", q.port, strings.Trim(fmt.Sprint(ports), "[]"))
 		}
 		ports = []uint32{q.port}
+	} else if r, err := requestOf(args, ""); err == nil {
+		ports = s.portsOf(r.Port, ports)
 	}
 	if len(ports) == 0 {
 		return nil, nil, fmt.Errorf("the workload has no port that a Service or Sidecar states: state one by --port")
@@ -261,7 +263,7 @@ func (q *authzQuery) check(cmd *cobra.Command, args []string) error {
 			return fmt.Errorf("the service account of %s is not known: state it by --identity", q.from)
 		}
 	}
-	s, ports, err := q.target(cmd)
+	s, ports, err := q.target(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -295,7 +297,7 @@ func (q *authzQuery) check(cmd *cobra.Command, args []string) error {
 }
 
 func (q *authzQuery) whoCan(cmd *cobra.Command, args []string) error {
-	s, ports, err := q.target(cmd)
+	s, ports, err := q.target(cmd, args)
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,9 @@ func (w *waiter) parse(args []string) (on awaited, err error) {
 		return on, err
 	}
 	on.name, on.namespace, on.generation = name, w.namespace, w.generation
-	if dot := strings.LastIndexByte(name, '.'); dot > 0 && w.namespace == "" {
+	if slash := strings.IndexByte(name, '/'); slash >= 0 {
+		on.namespace, on.name = name[:slash], name[slash+1:]
+	} else if dot := strings.LastIndexByte(name, '.'); dot > 0 && w.namespace == "" {
 		on.name, on.namespace = name[:dot], name[dot+1:]
 	}
 	on.guessed, on.namespace = on.namespace == "", cmp.Or(on.namespace, corev1.NamespaceDefault)

@@ -85,7 +85,7 @@ func leading(t *testing.T) (server string) {
 func TestWait(t *testing.T) {
 	server := leading(t)
 	for _, args := range [][]string{{"wait", "virtualservice", "web", "-n", "shop"}, {"wait", "VirtualServices", "web.shop"},
-		{"wait", "vs/web.shop"}, {"x", "wait", "--for=distribution", "virtualservice", "web.shop"}, {"experimental", "wait", "--for", "delivered", "vs", "web.shop"}} {
+		{"wait", "vs/web.shop"}, {"wait", "vs", "shop/web"}, {"wait", "vs/shop/web"}, {"x", "wait", "--for=distribution", "virtualservice", "web.shop"}, {"experimental", "wait", "--for", "delivered", "vs", "web.shop"}} {
 		out, _, err := ran(append(args, "--server", server)...)
 		if err != nil || out != "Revision 6 is acknowledged by 10,000 of 10,000 affected proxies, in 14ms (VirtualService shop/web).\n" {
 			t.Errorf("%v: %v\n%s", args, err, out)

@@ -12,6 +12,7 @@ import (
 
 	"navarch.io/navarch/cmd/navarchctl/dump"
 	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/walk"
 	"navarch.io/navarch/push/xds"
@@ -40,9 +41,10 @@ func (q *walks) bind(cmd *cobra.Command) {
 type subject struct {
 	walk.Peer
 	held     *walk.Messages
-	dump     *dump.Dump // nil with --config-dir
-	asked    string     // NAME.NAMESPACE for which the control plane was asked; empty: it was not asked
-	accounts []string   // SPIFFE IDs of service accounts; known only with --config-dir
+	dump     *dump.Dump    // nil with --config-dir
+	asked    string        // NAME.NAMESPACE for which the control plane was asked; empty: it was not asked
+	accounts []string      // SPIFFE IDs of service accounts; known only with --config-dir
+	planner  *plan.Planner // of the folder; nil without --config-dir
 	// namespace is the proxy's namespace; empty: unknown. problems has the problems of the objects in --config-dir.
 	namespace string
 	problems  []object.Problem
@@ -121,7 +123,7 @@ func (q *walks) planned(file string) (*subject, error) {
 		closing = append(closing, key.String())
 	}
 	held.Close(closing)
-	s := &subject{held: held, problems: problems, Peer: walk.Peer{Held: held, Addresses: handle.Node.Addresses}}
+	s := &subject{held: held, planner: planner, problems: problems, Peer: walk.Peer{Held: held, Addresses: handle.Node.Addresses}}
 	s.namespace = handle.Node.Namespace
 	for _, port := range planner.ServicePorts(handle) {
 		s.ports = append(s.ports, inspect.ServicePort(port))
@@ -144,7 +146,7 @@ func ofDump(d *dump.Dump) *walk.Messages {
 				out.Add(r.Message)
 			case r.Type != xds.Secret:
 			case r.Failure != nil && r.Failure.Withheld:
-				out.Withhold(r.Name, strings.TrimPrefix(r.Failure.Details, inspect.WithheldDetails))
+				out.WithholdNewest(r.Name, strings.TrimPrefix(r.Failure.Details, inspect.WithheldDetails))
 			case r.Failure != nil:
 				out.Withhold(r.Name, "the proxy refused "+r.Name+": "+strings.TrimPrefix(r.Failure.Details, inspect.RefusedDetails))
 			case r.Where == "warming":

@@ -145,7 +145,7 @@ func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 		direction = walk.Inbound
 	}
 	result, request := held.follow(direction, request)
-	found := q.problemsOf(cmd, held, brokenObjects(held, result))
+	found := q.problemsOf(cmd, held, suspectsOf(held, result, request))
 	if q.format != short {
 		out := walkOf(result)
 		out.Problems = found

@@ -162,7 +162,7 @@ func (q *question) explainLog(cmd *cobra.Command) error {
 		return nil
 	}
 	if e.Method == "" {
-		return fmt.Errorf("--log: the line describes a connection without HTTP: use navarchctl why %s tcp://HOST:PORT", q.from+q.to)
+		return fmt.Errorf("--log: the line describes a connection without HTTP: use %s", commandLine(cmd, q.connection(e)))
 	}
 	if e.Inbound() && q.from != "" {
 		return errors.New("--log: the line describes a request that the workload received: name its proxy with --to instead of --from")
@@ -179,6 +179,22 @@ func (q *question) explainLog(cmd *cobra.Command) error {
 		request.Headers["x-forwarded-for"] = e.ForwardedFor
 	}
 	return q.follow(cmd, request)
+}
+
+// connection returns the words of the command why that follows the connection of a log line through the same proxies.
+func (q *question) connection(e accesslog.Entry) []string {
+	words := []string{"why"}
+	for _, flag := range [][2]string{{"--from", q.from}, {"--to", q.to}, {"--envoy", q.envoy}, {"--file", q.file}} {
+		if flag[1] != "" {
+			words = append(words, flag[0], flag[1])
+		}
+	}
+	if at := cmp.Or(e.Local, "IP:PORT"); e.ServerName == "" {
+		words = append(words, "tcp://"+at)
+	} else {
+		words = append(words, "tls://"+e.ServerName, "--address", at)
+	}
+	return words
 }
 
 // printEntry prints the fields of a log line that are not empty, and explains its flags.

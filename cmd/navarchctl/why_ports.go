@@ -40,6 +40,23 @@ func (s *subject) follow(direction walk.Direction, r walk.Request) (result walk.
 	return result, r
 }
 
+// portsOf returns the ports of the workload that the port of a URL means: the port itself if it is one of all, else the
+// target ports of the services in front of a gateway. If neither is known, it returns all.
+func (s *subject) portsOf(port uint32, all []uint32) (meant []uint32) {
+	if slices.Contains(all, port) {
+		return []uint32{port}
+	}
+	for _, front := range s.ports {
+		if front.Port == port && slices.Contains(all, front.Pod) && !slices.Contains(meant, front.Pod) {
+			meant = append(meant, front.Pod)
+		}
+	}
+	if meant == nil {
+		return all
+	}
+	return meant
+}
+
 // portsAt returns the ports of the services with an address.
 func (s *subject) portsAt(address string) (all []inspect.ServicePort) {
 	for _, p := range s.ports {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -33,6 +34,47 @@ spec: {selector: {app: gw}, servers: [{port: {number: 443, name: t, protocol: HT
 		}
 		if out, _, err := ran(args...); err != nil || !strings.Contains(out, c.want) || strings.Contains(out, c.absent) {
 			t.Errorf("%s %s: %v, want %q\n%s", c.address, c.url, err, c.want, out)
+		}
+	}
+}
+
+// authz check examines the ports that the scheme or the port of a URL means, and all ports for a path.
+func TestAuthzExaminesThePortsOfAURL(t *testing.T) {
+	folder, node := edgeNode(t, edge+`apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: g, namespace: edge}
+spec: {selector: {app: gw}, servers: [{port: {number: 443, name: t, protocol: HTTPS}, hosts: [x.test], tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}},
+  {port: {number: 80, name: h, protocol: HTTP}, hosts: [x.test]}]}
+`)
+	for url, want := range map[string]string{"http://x.test/": "8080 ", "https://x.test/": "8443 ", "http://x.test:8443/": "8443 ",
+		"http://x.test:443/": "8443 ", "http://x.test:81/": "8080 8443 ", "/": "8080 8443 "} {
+		out, _, _ := ran("authz", "check", "--config-dir", folder, "--to", node, "GET", url)
+		ports := ""
+		for _, line := range strings.Split(strings.TrimSpace(out), "\n")[1:] {
+			ports += strings.Fields(line)[0] + " "
+		}
+		if ports != want {
+			t.Errorf("%s: ports %s, want %s\n%s", url, ports, want, out)
+		}
+	}
+}
+
+// For a log line of a connection without HTTP, why names a command that runs.
+func TestWhyLogOfAConnection(t *testing.T) {
+	folder, node := edgeNode(t, edge+`apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: g, namespace: edge}
+spec: {selector: {app: gw}, servers: [{port: {number: 443, name: t, protocol: HTTPS}, hosts: [x.test], tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}}]}
+`)
+	const line = `[2024-01-01T00:00:00.000Z] "- - -" 0 NR filter_chain_not_found - "-" 0 0 0 - "-" "-" "-" "-" "-" - - %s 10.9.9.9:1 %s -`
+	for _, c := range [][3]string{{"10.1.0.10:8443", "x.test", "tls://x.test --address 10.1.0.10:8443"}, {"10.1.0.10:8443", "-", "tcp://10.1.0.10:8443"}} {
+		_, _, err := ran("why", "--config-dir", folder, "--to", node, "--log", fmt.Sprintf(line, c[0], c[1]))
+		_, command, found := strings.Cut(fmt.Sprint(err), "use navarchctl ")
+		if !found || !strings.Contains(command, "why --to "+node+" "+c[2]) {
+			t.Fatal(err)
+		}
+		if out, _, err := ran(strings.Fields(command)...); err != nil || !strings.Contains(out, "listener 0.0.0.0_8443") {
+			t.Errorf("%s: %v\n%s", command, err, out)
 		}
 	}
 }

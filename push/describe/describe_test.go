@@ -192,6 +192,26 @@ func TestTenantsDescriptionsAreEqual(t *testing.T) {
 	}
 }
 
+// At a gateway, a VirtualService passes because no server admits its namespace, and not because of its name. Routes of
+// a server with httpsRedirect come after the redirect.
+func TestGatewaysRefuseAndRedirect(t *testing.T) {
+	planner := meshOf(t, []string{"mesh.yaml", "redirect.yaml"}, nodes...)
+	for _, q := range []Query{{Noun: Host, Name: "plain.example"}, {Noun: Gateway, Namespace: "edge", Name: "plain"}} {
+		part, err := Of(planner, planner.Snapshot(), q, all)
+		text := textOf(part)
+		redirect := "http.8080 | without TLS -> 301 to https; the other routes are for x-forwarded-proto: https of a trusted proxy | " +
+			"Gateway edge/plain spec.servers[0]\n"
+		if at := strings.Index(text, redirect); err != nil || at < 0 || at > strings.Index(text, "/* -> web.shop:80") {
+			t.Errorf("%+v: %v\n%s", q, err, text)
+		}
+		passed := "VirtualService | no server of its Gateways admits the host for namespace other, or its rules are for other Gateways | " +
+			"VirtualService other/plain spec.hosts\n"
+		if q.Noun == Host && !strings.Contains(text, passed) {
+			t.Errorf("want %q\n%s", passed, text)
+		}
+	}
+}
+
 // A port that is closed names the policy that was not understood, and a Gateway in the namespace of another tenant is
 // not suggested.
 func TestClosedAndSuggested(t *testing.T) {

@@ -177,7 +177,7 @@ func (d *describer) hostInFull(s plan.Seen, of plan.HostOrigins) []Section {
 			is.Facts = append(is.Facts, Fact{"service", portsText(svc), []string{at(svc.Key, "")}})
 		}
 	}
-	return []Section{is, routesOf(s, of), d.passedOf(of), policyOf(of), endpointsSection(s, of)}
+	return []Section{is, routesOf(s, of), d.passedOf(s, of), policyOf(of), endpointsSection(s, of)}
 }
 
 // routesOf lists the routes of a host in their order.
@@ -191,6 +191,10 @@ func routesOf(s plan.Seen, of plan.HostOrigins) Section {
 		vh, err := inspect.VirtualHost(s.Set.Types[xds.Route].Get(r.Config), xds.VirtualHost(r.Spec.Host, r.Spec.Port))
 		if err != nil || vh == nil {
 			continue // the planned set does not contain the virtual host yet
+		}
+		if r.Spec.TLSOnly {
+			const text = "without TLS -> 301 to https; the other routes are for x-forwarded-proto: https of a trusted proxy"
+			out.Facts = append(out.Facts, Fact{subject, text, serversText(r)})
 		}
 		rules := meaning.Rules(vh)
 		by := rulePlaces(r, len(rules), of)
@@ -261,14 +265,19 @@ func serversText(r host.Routed) (names []string) {
 	return names
 }
 
-// passedOf lists the visible VirtualServices and DestinationRules of a host that do not apply, with the reasons.
-func (d *describer) passedOf(of plan.HostOrigins) Section {
+// passedOf lists the visible VirtualServices and DestinationRules of a host that do not apply, with the reasons. A
+// gateway merges all VirtualServices that list the host and that a server admits, so age and name are no reasons there.
+func (d *describer) passedOf(s plan.Seen, of plan.HostOrigins) Section {
 	out := Section{Name: "rules that do not apply"}
 	decided := deciding(of)
 	won := slices.IndexFunc(of.Claims, func(c host.Claim) bool { return slices.Contains(decided, c.VirtualService.Key) })
 	for i, c := range of.Claims {
 		if vs := c.VirtualService; !slices.Contains(decided, vs.Key) && d.sees(vs.Key.Namespace) {
-			out.Facts = append(out.Facts, Fact{"VirtualService", whyPassed(of.Claims, won, i), []string{at(vs.Key, "spec.hosts")}})
+			why := whyPassed(of.Claims, won, i)
+			if s.View.Scope.Kind == view.Router && (won < 0 || of.Claims[won].Name == c.Name) {
+				why = fmt.Sprintf("no server of its Gateways admits the host for namespace %s, or its rules are for other Gateways", vs.Key.Namespace)
+			}
+			out.Facts = append(out.Facts, Fact{"VirtualService", why, []string{at(vs.Key, "spec.hosts")}})
 		}
 	}
 	for _, rule := range of.Passed {

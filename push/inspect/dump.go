@@ -198,7 +198,7 @@ func (st Stream) addLacks(failures map[string]failure, held []*xds.Resource) {
 	}
 	for name, why := range lacks {
 		f := failures[name]
-		f.details = append(f.details, WithheldDetails+why)
+		f.details = append(f.details, WithheldDetails+why+"; Pods that have an earlier version still use it, new Pods fail")
 		failures[name] = f
 	}
 }

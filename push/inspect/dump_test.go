@@ -150,7 +150,7 @@ func TestDumpOfLackingSecrets(t *testing.T) {
 	}}
 	entries, err := st.dumpEntries(xds.Secret, []*xds.Resource{resource(t, xds.Secret, "kubernetes://old", &tlsv3.Secret{Name: "kubernetes://old"})})
 	if err != nil || len(entries) != 2 || entries[0].failed != nil || entries[1].name != "kubernetes://gone" ||
-		entries[1].failed.GetDetails() != "withheld: there is no Secret" {
+		entries[1].failed.GetDetails() != "withheld: there is no Secret; Pods that have an earlier version still use it, new Pods fail" {
 		t.Errorf("%v: %+v", err, entries)
 	}
 	if entries, err := st.dumpEntries(xds.Route, nil); err != nil || len(entries) != 0 {

@@ -134,7 +134,7 @@ func TestLabelsBesideNamesOfNoSecret(t *testing.T) {
 	if got := held(t, h.Set(), site); got != "chain, key of 1" {
 		t.Errorf("the Secret that labels decide about: %q", got)
 	}
-	if cause, why := p.missing(h, names[1]); cause != "no such Secret" || why != "there is no Secret shop/none-0 with a valid certificate and private key" {
+	if cause, why := p.missing(h, names[1]); cause != "no such Secret" || why != "there is no Secret shop/none-0 with a valid certificate and private key (keys tls.crt and tls.key)" {
 		t.Errorf("a name of no Secret: %s: %s", cause, why)
 	}
 	p.SubscribeSecrets(h, nil, []string{site})

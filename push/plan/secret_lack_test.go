@@ -24,7 +24,7 @@ func TestMissingSecretIsAProblem(t *testing.T) {
 		rec(t, model.KindGateway, "shop/front", "{selector: {app: gw}, servers: ["+server("c", "mode: SIMPLE, credentialName: none")+"]}"),
 		rec(t, model.KindGateway, "edge/others", "{selector: {app: other}, servers: ["+server("d", "mode: SIMPLE, credentialName: none")+"]}"),
 		rec(t, model.KindDestinationRule, "edge/out", "{host: x.test, trafficPolicy: {tls: {mode: SIMPLE, caCertCredentialName: ca-cacert}}}"),
-		tlsSecret(t, "edge/good", "chain", "", "1"))})
+		tlsSecret(t, "edge/good", "chain", "", "1"), tlsSecret(t, "shop/none", "chain", "", "1"))})
 	h := p.Join(router)
 	ask := func(names ...string) {
 		p.SubscribeSecrets(h, names, nil)
@@ -39,19 +39,20 @@ func TestMissingSecretIsAProblem(t *testing.T) {
 		}
 		return all
 	}
-	const fail = "; the gateways of namespace edge cannot complete TLS handshakes for this server"
+	const fail = "; new gateway Pods of namespace edge cannot complete TLS handshakes for this server; Pods that have an earlier version still use it"
 	want := []string{
 		"DestinationRule edge/out: spec.trafficPolicy.tls.caCertCredentialName: there is neither a Secret edge/ca-cacert nor a Secret edge/ca with certificates of authorities" +
-			"; the proxies of namespace edge cannot connect by this rule",
-		"Gateway edge/front: spec.servers[0].tls.credentialName: there is no Secret edge/none with a valid certificate and private key" + fail,
+			"; new Pods of namespace edge cannot connect by this rule; Pods that have an earlier version still use it",
+		"Gateway edge/front: spec.servers[0].tls.credentialName: there is no Secret edge/none with a valid certificate and private key (keys tls.crt and tls.key)" + fail,
 		"Gateway edge/front: spec.servers[1].tls.credentialName: there is neither a Secret edge/good-cacert nor a Secret edge/good " +
 			"with certificates of authorities" + fail,
-		"Gateway shop/front: spec.servers[0].tls.credentialName: there is no Secret edge/none with a valid certificate and private key" + fail,
+		"Gateway shop/front: spec.servers[0].tls.credentialName: there is no Secret edge/none with a valid certificate and private key (keys tls.crt and tls.key)" + fail +
+			"; Secret shop/none is not used, because the Pods are in namespace edge",
 	}
 	if got := texts(); !slices.Equal(got, want) {
 		t.Errorf("problems\n%q\nwant\n%q", got, want)
 	}
-	if got := p.Lacking(h); len(got) != 5 || got["kubernetes://none"] != "there is no Secret edge/none with a valid certificate and private key" ||
+	if got := p.Lacking(h); len(got) != 5 || got["kubernetes://none"] != "there is no Secret edge/none with a valid certificate and private key (keys tls.crt and tls.key)" ||
 		got["kubernetes://good"] != "the private key of kubernetes://good is not decrypted yet" {
 		t.Errorf("lacking %q", got)
 	}

@@ -209,7 +209,7 @@ func TestWhoMayHaveSecrets(t *testing.T) {
 		ofBank     = "its identity belongs to namespace bank, the proxy to namespace shop"
 		notOfShop  = "the name does not lead to a Secret of its namespace shop"
 		notOfBank  = "the name does not lead to a Secret of its namespace bank"
-		incomplete = " with a valid certificate and private key"
+		incomplete = " with a valid certificate and private key (keys tls.crt and tls.key)"
 	)
 	for _, c := range []struct {
 		node           view.Node

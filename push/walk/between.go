@@ -201,10 +201,15 @@ func (c Call) Summary() string {
 		return c.Client.Summary()
 	case c.Server.Outcome == Closed || c.Server.Outcome == Unserved:
 		return strings.Replace(c.Server.Summary(), "the proxy", "the server's proxy", 1) + ", so the client's proxy answers 503 (UF or UC)"
-	case c.Server.Outcome == Forwarded && len(c.Server.To) == 1 && c.Server.To[0].Reach != Missing:
+	case c.Server.Outcome == Forwarded && len(c.Server.To) == 1 && c.Server.To[0].Reach != Missing && isOwn(c.Server.To[0].Cluster):
 		return fmt.Sprintf("the request reaches the server's application, by %s", c.Server.To[0].Cluster)
 	}
 	return strings.Replace(c.Server.Summary(), "the proxy", "the server's proxy", 1)
+}
+
+// isOwn reports whether a cluster leads to the proxy's own application. A gateway has no such cluster.
+func isOwn(cluster string) bool {
+	return strings.HasPrefix(cluster, "inbound|") || cluster == xds.InboundPassthrough
 }
 
 // Confidence returns the lower confidence of the two walks, and the doubts of both walks. The doubts are sorted and

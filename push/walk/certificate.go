@@ -24,6 +24,8 @@ type Secrets interface {
 	// Lack returns the reason why the proxy does not hold a secret that it requests. It returns "" if the proxy holds
 	// the secret, or if this is not known.
 	Lack(name string) string
+	// MayHold reports whether the proxy may hold an earlier version of a secret for which Lack returns a reason.
+	MayHold(name string) bool
 }
 
 // maxChain and maxRoots bound the number of certificates that are parsed from one secret.

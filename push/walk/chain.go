@@ -16,6 +16,7 @@ func (w *walker) accept(l *listenerv3.Listener) {
 	w.result.Outcome = Closed
 	chain := w.chain(l)
 	if chain == nil {
+		w.result.Unmatched = true
 		w.decide(xds.Listener, l.GetName(), "listener %s closes the connection: no filter chain", l.GetName())
 		return
 	}

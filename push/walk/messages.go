@@ -14,7 +14,8 @@ import (
 
 // Messages implements Held (the configuration of one proxy), Secrets and Policed by decoded messages. The zero Messages
 // is empty and ready for use. Listeners keep the order of the calls of Add. A resource that is not a listener replaces
-// an earlier one with the same type and name. Methods may run concurrently, except with Add, Withhold and Close.
+// an earlier one with the same type and name. Methods may run concurrently, except with Add, Withhold,
+// WithholdNewest and Close.
 type Messages struct {
 	listeners []*listenerv3.Listener
 	routes    map[string]*routev3.RouteConfiguration
@@ -22,6 +23,7 @@ type Messages struct {
 	endpoints map[string]*endpointv3.ClusterLoadAssignment
 	secrets   map[string]*tlsv3.Secret
 	lacks     map[string]string            // reasons why the proxy lacks secrets, by the secret's name
+	earlier   map[string]bool              // lacking secrets of which the proxy may hold an earlier version
 	closing   []string                     // policies that cannot be enforced
 	ejected   map[string]map[string]string // reasons by cluster and address; nil: Envoy was not asked (see Asked)
 }
@@ -64,6 +66,16 @@ func (m *Messages) Secret(name string) *tlsv3.Secret { return m.secrets[name] }
 
 // Withhold states that the proxy requests a secret and does not hold it. The reason must not be empty.
 func (m *Messages) Withhold(name, reason string) { set(&m.lacks, name, reason) }
+
+// WithholdNewest states that the control plane does not send a secret that the proxy requests. The proxy may hold an
+// earlier version, because Envoy retains removed secrets. The reason must not be empty.
+func (m *Messages) WithholdNewest(name, reason string) {
+	m.Withhold(name, reason)
+	set(&m.earlier, name, true)
+}
+
+// MayHold implements Secrets. It returns false for a secret that was added, and for an unknown name.
+func (m *Messages) MayHold(name string) bool { return m.secrets[name] == nil && m.earlier[name] }
 
 // Lack implements Secrets. It returns "" for a secret that was added, and for an unknown name.
 func (m *Messages) Lack(name string) string {

@@ -29,6 +29,9 @@ func (w *walker) serverTLS(context *tlsv3.DownstreamTlsContext) bool {
 		for _, one := range lack {
 			w.result.Lacks = append(w.result.Lacks, one.secret)
 			reasons = append(reasons, one.why)
+			if w.Held.(Secrets).MayHold(one.secret) {
+				w.doubt(Likely, "it is not known whether the proxy has an earlier version of %s, which it would still use", one.secret)
+			}
 		}
 		w.step("the handshake fails: %s", strings.Join(reasons, "; "))
 		return false

@@ -39,6 +39,7 @@ func TestGatewayLacksCertificates(t *testing.T) {
 		{"gone", "", Certain, "no Secret gone", []string{"kubernetes://gone"}, ""},
 		{"gone good", "", Likely, "", nil, "the proxy lacks kubernetes://gone"},
 		{"gone lost", "", Certain, "no Secret gone; no Secret lost", []string{"kubernetes://gone", "kubernetes://lost"}, ""},
+		{"removed", "", Likely, "no Secret removed", []string{"kubernetes://removed"}, "an earlier version of kubernetes://removed"},
 		{"good", "gone-ca", Certain, "no Secret gone-ca", []string{"kubernetes://gone-ca"}, ""},
 		{"good", "unknown-ca", Certain, "", nil, ""},
 		{"unknown", "", Certain, "", nil, ""},
@@ -72,6 +73,7 @@ func TestGatewayLacksCertificates(t *testing.T) {
 		for _, name := range []string{"gone", "lost", "gone-ca", "held"} { // the newest version of held is withheld
 			held.Withhold("kubernetes://"+name, "no Secret "+name)
 		}
+		held.WithholdNewest("kubernetes://removed", "no Secret removed")
 		r := Walk(held, Inbound, Request{Scheme: "https", Name: "x", Address: "10.0.0.1", Port: 8443, Time: now, Headers: map[string]string{}})
 		last := r.Steps[len(r.Steps)-1].Text
 		fails := strings.HasPrefix(last, "the handshake fails: "+c.fails)

@@ -224,6 +224,8 @@ type Result struct {
 	// Refusal is the decision of the RBAC filter that refused the request. It is nil if no RBAC filter refused the
 	// request.
 	Refusal *Refusal
+	// Unmatched means that no filter chain of the listener matches the connection. Outcome is then Closed.
+	Unmatched bool
 	// Lacks contains the names of the secrets that the proxy does not hold, so that the TLS handshake fails. It is nil
 	// if the handshake does not fail for this reason.
 	Lacks []string

@@ -164,3 +164,16 @@ func TestAddressOf(t *testing.T) {
 		t.Errorf("redirected: %q", got)
 	}
 }
+
+// A gateway has no application: the last sentence names its destination.
+func TestGatewayIsNoApplication(t *testing.T) {
+	for cluster, want := range map[string]string{
+		"inbound|8080||":        "the request reaches the server's application, by inbound|8080||",
+		"outbound|80||api.test": "the server's proxy sends the request to outbound|80||api.test, which has 1 endpoint",
+	} {
+		to := []Destination{{Cluster: cluster, Endpoints: []string{"10.0.0.1:80"}}}
+		if got := (Call{Server: &Result{Outcome: Forwarded, To: to}}).Summary(); got != want {
+			t.Errorf("%s: %s", cluster, got)
+		}
+	}
+}

@@ -73,11 +73,23 @@ func LackProblems(lacks []Lack, s *mirror.Snapshot, root string) (found []input.
 		}
 		for _, n := range names[ref.Name] {
 			if n.use.ConfigMap == isMap && n.of(ref, l) && n.selects(l) {
-				found = append(found, l.problem(n))
+				p := l.problem(n)
+				if own := n.by.Meta().Key.Namespace; l.missing && !isMap && own != l.namespace && has(s, own, ref.Name) {
+					p.Message += fmt.Sprintf("; Secret %s/%s is not used, because the Pods are in namespace %s", own, ref.Name, l.namespace)
+				}
+				found = append(found, p)
 			}
 		}
 	}
 	return found
+}
+
+// has reports whether a namespace has a Secret with usable content.
+func has(s *mirror.Snapshot, namespace, name string) bool {
+	for range s.Named(model.KindSecret, namespace, name) {
+		return true
+	}
+	return false
 }
 
 // of reports whether the field refers to the Secret or ConfigMap of a Lack. The argument ref is the parsed resource
@@ -99,9 +111,10 @@ func (n naming) selects(l Lack) bool {
 // for readers who see everything mentions rights and references.
 func (l Lack) problem(n naming) input.Problem {
 	key := n.by.Meta().Key
-	effect := fmt.Sprintf("the gateways of namespace %s cannot complete TLS handshakes for this server", l.namespace)
+	const still = "; Pods that have an earlier version still use it" // Envoy retains removed secrets
+	effect := fmt.Sprintf("new gateway Pods of namespace %s cannot complete TLS handshakes for this server", l.namespace) + still
 	if key.Kind == model.KindDestinationRule {
-		effect = fmt.Sprintf("the proxies of namespace %s cannot connect by this rule", l.namespace)
+		effect = fmt.Sprintf("new Pods of namespace %s cannot connect by this rule", l.namespace) + still
 	}
 	p := input.NotFound(key, n.use.Field, l.why+"; "+effect)
 	if !l.missing && key.Namespace != l.namespace {

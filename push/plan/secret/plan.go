@@ -144,7 +144,7 @@ func describeAbsence(namespace, resource string) string {
 	if trust {
 		return fmt.Sprintf("there is neither a %v nor a %v with certificates of authorities", keys[0], keys[len(keys)-1])
 	}
-	return fmt.Sprintf("there is no %v with a valid certificate and private key", keys[0])
+	return fmt.Sprintf("there is no %v with a valid certificate and private key (keys tls.crt and tls.key)", keys[0])
 }
 
 // plan plans the subscriptions with the given names, and updates the manifest.
