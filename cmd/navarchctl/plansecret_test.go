@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"navarch.io/navarch/push/preview"
 )
 
 // secretObject returns a Secret of namespace edge with a certificate, as YAML.
@@ -59,6 +61,39 @@ spec: {selector: {matchLabels: {istio: ingressgateway}}, action: ACTION, rules: 
 		}
 		if len(r.Affected) == 0 || strings.Join(got, ", ") != c.want {
 			t.Errorf("%s: Secrets %v, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// A name of a Secret that does not exist is a new problem of the object that names it, and one that is mended is gone.
+// Promise: plan.md#edge-cases
+func TestPlanOfMissingSecrets(t *testing.T) {
+	rule := func(secret string) string {
+		return "{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: d, namespace: edge}, spec: {host: a.com, " +
+			"trafficPolicy: {tls: {mode: SIMPLE, credentialName: " + secret + "}}}}\n---\n"
+	}
+	before := secretObject(t, "shop-cert") + mayList + tlsServer("shop", "8443", "shop-cert") + tlsServer("bad", "8445", "none") +
+		"{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: a, namespace: edge}, spec: {hosts: [a.com], " +
+		"location: MESH_EXTERNAL, resolution: DNS, ports: [{number: 443, name: http, protocol: HTTP}]}}\n---\n"
+	const absent = "there is no Secret edge/shop-certt"
+	for _, c := range []struct{ name, change, object, new, gone string }{
+		{"a changed name", tlsServer("shop", "8443", "shop-certt"), "Gateway edge/shop", absent, ""},
+		{"a new Gateway", tlsServer("b", "8444", "shop-certt"), "Gateway edge/b", absent, ""},
+		{"a rule", rule("shop-certt"), "DestinationRule edge/d", "there is neither a Secret edge/shop-certt-cacert nor a Secret edge/shop-certt", ""},
+		{"a Secret that exists", tlsServer("b", "8444", "shop-cert"), "", "", ""},
+		{"a mended name", tlsServer("bad", "8445", "shop-cert"), "Gateway edge/bad", "", "there is no Secret edge/none"},
+		{"another port with the same absence", tlsServer("bad", "8446", "none"), "", "", ""},
+	} {
+		r := planOf(t, before, c.change)
+		for _, of := range []struct {
+			list string
+			got  []preview.Found
+			want string
+		}{{"new", r.Problems.New, c.new}, {"gone", r.Problems.Gone, c.gone}} {
+			if n := len(of.got); (n == 1) != (of.want != "") || n > 1 ||
+				n == 1 && (of.got[0].Object != c.object || !strings.Contains(of.got[0].Message, of.want) || of.got[0].Code == "") {
+				t.Errorf("%s: %s problems %+v, want one of %s: %q", c.name, of.list, of.got, c.object, of.want)
+			}
 		}
 	}
 }

@@ -42,6 +42,9 @@ func (s Scope) Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Se
 		return nil, err
 	}
 	p.Views = viewsOf(moved, before)
+	if err := base.Subscribe(subscriptions(p.Views)); err != nil {
+		return nil, err
+	}
 	later, err := problemsOf(ctx, base, sees)
 	if err != nil {
 		return nil, err
