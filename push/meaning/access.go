@@ -35,9 +35,9 @@ func accessOf(g group) access {
 				a.closed = true
 			case f.policies.allows():
 				a.allows = true
-				addRules(a.allow, f.policies.enforced)
+				addRules(a.allow, f.policies.enforced, g.port)
 			case f.policies.enforced.GetAction() == rbacv3.RBAC_DENY:
-				addRules(a.deny, f.policies.enforced)
+				addRules(a.deny, f.policies.enforced, g.port)
 			}
 		}
 	}
@@ -53,10 +53,10 @@ type accessRule struct {
 	sum               string // digest of the policy
 }
 
-// addRules adds the rules of an RBAC filter to a map, by name.
-func addRules(to map[string]accessRule, of *rbacv3.RBAC) {
+// addRules adds the rules of an RBAC filter to a map, by name. The filter is for a destination port; 0: any port.
+func addRules(to map[string]accessRule, of *rbacv3.RBAC, port uint32) {
 	for name, p := range of.GetPolicies() {
-		to[name] = accessRule{p, principalsOf(p), permissionsOf(p), p.GetCondition() != nil || p.GetCheckedCondition() != nil,
+		to[name] = accessRule{p, principalsOf(p), permissionsOf(p, port), p.GetCondition() != nil || p.GetCheckedCondition() != nil,
 			digest(p.ProtoReflect(), maxDepth)}
 	}
 }
@@ -242,9 +242,10 @@ func principalsOf(p *rbacv3.Policy) term {
 	return joined(either, terms(p.GetPrincipals(), principalTerm))
 }
 
-// permissionsOf returns the term for the requests that a rule matches.
-func permissionsOf(p *rbacv3.Policy) term {
-	return joined(either, terms(p.GetPermissions(), permissionTerm))
+// permissionsOf returns the term for the requests to a destination port that a rule matches. The port 0 stands for any
+// port.
+func permissionsOf(p *rbacv3.Policy, port uint32) term {
+	return joined(either, terms(p.GetPermissions(), permissionTerms(port)))
 }
 
 // principalTerm returns the term of a principal.
@@ -262,19 +263,28 @@ func principalTerm(p *rbacv3.Principal) term {
 	return term{text: digest(p.ProtoReflect(), maxDepth), identity: p.GetAuthenticated() != nil}
 }
 
-// permissionTerm returns the term of a permission.
-func permissionTerm(p *rbacv3.Permission) term {
-	switch of := p.GetRule().(type) {
-	case *rbacv3.Permission_Any:
-		return term{op: anything}
-	case *rbacv3.Permission_AndRules:
-		return joined(both, terms(of.AndRules.GetRules(), permissionTerm))
-	case *rbacv3.Permission_OrRules:
-		return joined(either, terms(of.OrRules.GetRules(), permissionTerm))
-	case *rbacv3.Permission_NotRule:
-		return negated(permissionTerm(of.NotRule))
+// permissionTerms returns a function that returns the term of a permission for requests to a destination port. A
+// permission for another port matches none of them. The port 0 stands for any port.
+func permissionTerms(port uint32) func(*rbacv3.Permission) term {
+	var termOf func(*rbacv3.Permission) term
+	termOf = func(p *rbacv3.Permission) term {
+		switch of := p.GetRule().(type) {
+		case *rbacv3.Permission_Any:
+			return term{op: anything}
+		case *rbacv3.Permission_AndRules:
+			return joined(both, terms(of.AndRules.GetRules(), termOf))
+		case *rbacv3.Permission_OrRules:
+			return joined(either, terms(of.OrRules.GetRules(), termOf))
+		case *rbacv3.Permission_NotRule:
+			return negated(termOf(of.NotRule))
+		case *rbacv3.Permission_DestinationPort:
+			if port != 0 && of.DestinationPort != port {
+				return term{op: never}
+			}
+		}
+		return term{text: digest(p.ProtoReflect(), maxDepth)}
 	}
-	return term{text: digest(p.ProtoReflect(), maxDepth)}
+	return termOf
 }
 
 // covers reports whether t is known to match everything that the term other matches. It returns false when the budget
