@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A proxy subscribes to a Secret after it has got a listener or cluster that names the Secret. The plan finds out that
-// the Secret is missing when the proxy subscribes. A preview therefore subscribes in the copy of the plan. The views are
-// compared before that, because a Secret is sent after its subscription.
+// A proxy subscribes to a Secret after it has received a listener or cluster that names the Secret. The plan reports a
+// missing Secret when a proxy subscribes to it. A preview therefore subscribes in the copy of the plan. It compares the
+// views before that, because a Secret is sent after its subscription.
 
 // subscriptions returns the names of Secrets to which proxies subscribe because of a change. Names that the previous
 // version of the same resource has are left out. Of the proxies with equal views and service accounts, the result has

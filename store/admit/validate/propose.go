@@ -204,9 +204,9 @@ func (l proposalLookup) AutomaticAt(id object.ID) object.ID {
 
 // Propose computes the effect of a change of objects on a snapshot, which stays unchanged. It returns the change to a
 // snapshot with the next revision, and one result for each object. The results for Objects of the proposal come first,
-// followed by those for Removed. Objects may refer to others of the proposal. If an object is refused or in the lists twice, or if ctx has ended, the change is
-// empty: its New is the given snapshot. After the end of ctx, the results may be incomplete. The snapshot must not be
-// nil.
+// followed by those for Removed. Objects may refer to others of the proposal. If an object is refused or in the lists
+// twice, or if ctx has ended, the change is empty: its New is the given snapshot. After the end of ctx, the results may
+// be incomplete. The snapshot must not be nil.
 func (w *Webhook) Propose(ctx context.Context, known *mirror.Snapshot, of Proposal) (mirror.Change, []Proposed) {
 	var all []Proposed
 	var puts []model.Record
