@@ -29,7 +29,7 @@ import (
 
 const (
 	router = `{"id": "router~10.1.0.10~gw.edge~edge.svc.cluster.local", "cluster": "gw.edge",
-"metadata": {"NAMESPACE": "edge", "INSTANCE_IPS": "10.1.0.10", "LABELS": {"istio": "ingressgateway"},
+"metadata": {"NAMESPACE": "edge", "SERVICE_ACCOUNT": "gw", "INSTANCE_IPS": "10.1.0.10", "LABELS": {"istio": "ingressgateway"},
 "CLUSTER_ID": "Kubernetes"}}`
 	// A Gateway and its only route. The metadata of the Gateway follow its name.
 	shopAt = `{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: NAME, namespace: NS}, spec: {

@@ -35,9 +35,9 @@ func accessOf(g group) access {
 				a.closed = true
 			case f.policies.allows():
 				a.allows = true
-				maps.Copy(a.allow, f.policies.accessRules())
+				maps.Copy(a.allow, f.policies.accessRules(g.port))
 			case f.policies.enforced.GetAction() == rbacv3.RBAC_DENY:
-				maps.Copy(a.deny, f.policies.accessRules())
+				maps.Copy(a.deny, f.policies.accessRules(g.port))
 			}
 		}
 	}
@@ -53,16 +53,22 @@ type accessRule struct {
 	sum               string // digest of the policy
 }
 
-// accessRules returns the enforced rules, by name. The result is shared and read-only.
-func (p *policies) accessRules() map[string]accessRule {
-	if p.access == nil {
-		p.access = map[string]accessRule{}
-		for name, of := range p.enforced.GetPolicies() {
-			p.access[name] = accessRule{of, principalsOf(of), permissionsOf(of), of.GetCondition() != nil || of.GetCheckedCondition() != nil,
-				digest(of.ProtoReflect(), maxDepth)}
-		}
+// accessRules returns the enforced rules for a destination port, by name; 0: any port. The result is shared and
+// read-only.
+func (p *policies) accessRules(port uint32) map[string]accessRule {
+	if rules := p.access[port]; rules != nil {
+		return rules
 	}
-	return p.access
+	rules := map[string]accessRule{}
+	for name, of := range p.enforced.GetPolicies() {
+		rules[name] = accessRule{of, principalsOf(of), permissionsOf(of, port), of.GetCondition() != nil || of.GetCheckedCondition() != nil,
+			digest(of.ProtoReflect(), maxDepth)}
+	}
+	if p.access == nil {
+		p.access = map[uint32]map[string]accessRule{}
+	}
+	p.access[port] = rules
+	return rules
 }
 
 // access adds a risk if the policies of one port allow or deny other requests than before. It leaves two cases to other
@@ -246,9 +252,10 @@ func principalsOf(p *rbacv3.Policy) term {
 	return joined(either, terms(p.GetPrincipals(), principalTerm))
 }
 
-// permissionsOf returns the term for the requests that a rule matches.
-func permissionsOf(p *rbacv3.Policy) term {
-	return joined(either, terms(p.GetPermissions(), permissionTerm))
+// permissionsOf returns the term for the requests to a destination port that a rule matches. The port 0 stands for any
+// port.
+func permissionsOf(p *rbacv3.Policy, port uint32) term {
+	return joined(either, terms(p.GetPermissions(), permissionTerms(port)))
 }
 
 // principalTerm returns the term of a principal.
@@ -266,19 +273,28 @@ func principalTerm(p *rbacv3.Principal) term {
 	return term{text: digest(p.ProtoReflect(), maxDepth), identity: p.GetAuthenticated() != nil}
 }
 
-// permissionTerm returns the term of a permission.
-func permissionTerm(p *rbacv3.Permission) term {
-	switch of := p.GetRule().(type) {
-	case *rbacv3.Permission_Any:
-		return term{op: anything}
-	case *rbacv3.Permission_AndRules:
-		return joined(both, terms(of.AndRules.GetRules(), permissionTerm))
-	case *rbacv3.Permission_OrRules:
-		return joined(either, terms(of.OrRules.GetRules(), permissionTerm))
-	case *rbacv3.Permission_NotRule:
-		return negated(permissionTerm(of.NotRule))
+// permissionTerms returns a function that returns the term of a permission for requests to a destination port. A
+// permission for another port matches none of them. The port 0 stands for any port.
+func permissionTerms(port uint32) func(*rbacv3.Permission) term {
+	var termOf func(*rbacv3.Permission) term
+	termOf = func(p *rbacv3.Permission) term {
+		switch of := p.GetRule().(type) {
+		case *rbacv3.Permission_Any:
+			return term{op: anything}
+		case *rbacv3.Permission_AndRules:
+			return joined(both, terms(of.AndRules.GetRules(), termOf))
+		case *rbacv3.Permission_OrRules:
+			return joined(either, terms(of.OrRules.GetRules(), termOf))
+		case *rbacv3.Permission_NotRule:
+			return negated(termOf(of.NotRule))
+		case *rbacv3.Permission_DestinationPort:
+			if port != 0 && of.DestinationPort != port {
+				return term{op: never}
+			}
+		}
+		return term{text: digest(p.ProtoReflect(), maxDepth)}
 	}
-	return term{text: digest(p.ProtoReflect(), maxDepth)}
+	return termOf
 }
 
 // covers reports whether t is known to match everything that the term other matches. It returns false when the budget

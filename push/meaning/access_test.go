@@ -6,6 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -49,6 +52,27 @@ func TestDecidingObjects(t *testing.T) {
 		a.add(ListenerReplaced, Medium, xds.Listener, "virtualInbound", "listener", nil, "it is replaced")
 		if got := a.risks[0].Objects; !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.edited, got, c.want)
+		}
+	}
+}
+
+// A host that vanishes from a gateway has no cluster whose objects are known. The risk names the only object of the
+// change, or else its only Gateway.
+func TestObjectsOfAHostThatVanishes(t *testing.T) {
+	old := &routev3.RouteConfiguration{Name: "http.8080", VirtualHosts: []*routev3.VirtualHost{{Name: "a.com:8080", Domains: []string{"a.com"},
+		Routes: []*routev3.Route{{Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+			Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 200}}}}}}}
+	empty := new(Decoder).Set(&manifest.Set{})
+	for _, c := range []struct{ edited, want []string }{
+		{[]string{"VirtualService edge/v"}, []string{"VirtualService edge/v"}},
+		{[]string{"Gateway edge/g", "VirtualService edge/v"}, []string{"Gateway edge/g"}},
+		{[]string{"Gateway edge/g", "Gateway edge/h"}, nil},
+	} {
+		all := Risks(View{Before: empty, After: empty, Edited: c.edited, Objects: func(xds.Type, string) []string { return nil },
+			Pairs: []Pair{{Type: xds.Route, Name: "http.8080", Old: old, New: &routev3.RouteConfiguration{Name: "http.8080"}}}})
+		i := slices.IndexFunc(all, func(r Risk) bool { return r.Code == HostGone })
+		if i < 0 || !slices.Equal(all[i].Objects, c.want) {
+			t.Errorf("%v: %+v, want %v", c.edited, all, c.want)
 		}
 	}
 }

@@ -81,16 +81,28 @@ func headChange(old, new *listenerv3.Listener) (c change, replaced bool) {
 // group is the part of a listener that has a common subject in facts. It is one port of an inbound listener, or a whole
 // listener that is not inbound.
 type group struct {
-	port    uint32 // of the destination; 0: any
+	port    uint32 // of the destination, as filters see it; 0: any, or unknown
 	subject string
 	chains  map[string]chain // by match; the keys are unique
 }
 
-// groupsOf returns the groups of a listener's filter chains, by the subjects of their facts.
-func groupsOf(chains []chain, name string, inbound bool) map[string]group {
+// destinationPort returns the port of the connections of a listener, as its filters see it. If a listener filter may
+// replace the address of the listener by another one, the result is 0.
+func destinationPort(l *listenerv3.Listener) uint32 {
+	for _, f := range l.GetListenerFilters() {
+		if strings.HasSuffix(f.GetName(), ".proxy_protocol") || strings.HasSuffix(f.GetName(), ".original_dst") {
+			return 0
+		}
+	}
+	return l.GetAddress().GetSocketAddress().GetPortValue()
+}
+
+// groupsOf returns the groups of a listener's filter chains, by the subjects of their facts. The parameter bound is the
+// destinationPort of the listener.
+func groupsOf(chains []chain, name string, inbound bool, bound uint32) map[string]group {
 	all := map[string]group{}
 	for _, c := range chains {
-		g := group{subject: "listener " + short(name)}
+		g := group{subject: "listener " + short(name), port: bound}
 		if inbound {
 			g.port = c.port
 			g.subject = fmt.Sprintf("inbound port %d", c.port)

@@ -96,7 +96,8 @@ func (m *memo) listener(p Pair) *listenerChange {
 	return remember(m.models, p, func() any {
 		old, new := as[*listenerv3.Listener](p.Old), as[*listenerv3.Listener](p.New)
 		c := &listenerChange{before: m.chainsOf(old), after: m.chainsOf(new), inbound: isInbound(new)}
-		c.old, c.new = groupsOf(c.before, p.Name, c.inbound), groupsOf(c.after, p.Name, c.inbound)
+		c.old = groupsOf(c.before, p.Name, c.inbound, destinationPort(old))
+		c.new = groupsOf(c.after, p.Name, c.inbound, destinationPort(new))
 		c.served = servedTCP(c.before, c.after)
 		if old != nil && new != nil {
 			var head change

@@ -16,9 +16,9 @@ import (
 
 // policies is the model of an RBAC filter. A rule is a named entry of RBAC.policies.
 type policies struct {
-	enforced, dryRun *rbacv3.RBAC          // nil if the filter has no such rules
-	rest             proto.Message         // the other settings of the filter
-	access           map[string]accessRule // result of accessRules, once it is computed
+	enforced, dryRun *rbacv3.RBAC                     // nil if the filter has no such rules
+	rest             proto.Message                    // the other settings of the filter
+	access           map[uint32]map[string]accessRule // results of accessRules, by port
 }
 
 // policiesOf returns the model of an RBAC filter. For other filters it returns nil.

@@ -229,12 +229,25 @@ func (a *assessment) assessHosts() {
 	for _, host := range bothKeys(ports, nil) {
 		slices.Sort(ports[host])
 		n, _ := strconv.Atoi(ports[host][0])
-		a.add(HostGone, High, xds.Cluster, xds.OutboundCluster(uint32(n), "", host), short(host), nil,
+		cluster := xds.OutboundCluster(uint32(n), "", host)
+		a.add(HostGone, High, xds.Cluster, cluster, short(host), a.removers(cluster),
 			"the host vanishes from the proxies, at port %s", list(ports[host]))
 	}
 	for _, at := range bothKeys(all, nil) {
 		a.protocol(at, all[at])
 	}
+}
+
+// removers returns the objects that may have removed a host from the proxies. If no object of its cluster is known, the
+// cause is a Gateway, if the change has exactly one.
+func (a *assessment) removers(cluster string) (objects []string) {
+	if a.Objects != nil {
+		objects = a.Objects(xds.Cluster, cluster)
+	}
+	if all := a.edited(objects, ""); len(all) > 0 {
+		return all
+	}
+	return a.edited(nil, "Gateway ")
 }
 
 // splitHost splits a text of the form host:port. The text must contain a colon.

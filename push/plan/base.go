@@ -93,6 +93,16 @@ func (b *Base) Apply(ctx context.Context, c mirror.Change) (moved []Moved, err e
 	return moved, err
 }
 
+// Subscribe makes proxies of the copy subscribe to names of Secrets, as Planner.SubscribeSecrets does. The error is an
+// error after a panic. After an error the Base must not be used.
+func (b *Base) Subscribe(names map[*Handle][]string) error {
+	return b.guarded(func() {
+		for h, add := range names {
+			b.Planner.SubscribeSecrets(h, add, nil)
+		}
+	})
+}
+
 // plan plans a change of the resolved snapshot, until the context ends. The argument moved may be nil.
 func (b *Base) plan(ctx context.Context, c mirror.Change, moved *[]Moved) error {
 	err := b.guarded(func() {

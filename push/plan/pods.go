@@ -127,21 +127,21 @@ func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 }
 
 // rebindOne moves a proxy to its present view. If this is another view than before, the proxy's subscriptions to
-// Secrets move too, and the proxy is added to rebound.
+// Secrets move too, with the right and the private keys, and the proxy is added to rebound.
 func (p *Planner) rebindOne(h *Handle, rebound map[*Handle]bool) {
 	old := h.planned.Load()
 	v := p.viewOf(*h.Node)
 	if v == old.view {
 		return
 	}
-	names := h.secrets.All()
-	if old.identity != nil {
-		p.secrets.Subscribe(old.identity.Subscriptions, &h.secrets, nil, names)
-	}
 	p.bind(h, v)
-	p.unbind(h, old)
-	if id := h.planned.Load().identity; id != nil {
-		p.secrets.Subscribe(id.Subscriptions, &h.secrets, names, nil)
+	switch now := h.planned.Load().identity; {
+	case old.identity == nil: // the proxy has no subscriptions
+	case now == nil:
+		p.secrets.Subscribe(old.identity.Subscriptions, &h.secrets, nil, h.secrets.All())
+	case now != old.identity:
+		p.secrets.Move(old.identity.Subscriptions, now.Subscriptions, &h.secrets)
 	}
+	p.unbind(h, old)
 	rebound[h] = true
 }

@@ -155,3 +155,54 @@ func TestBoundPodThatChangesBeforeItSubscribes(t *testing.T) {
 		t.Errorf("a Pod that is not selected any more has %q", got)
 	}
 }
+
+// A proxy that moves to another view keeps its Secrets: the right and the opened key go with it, so nothing is opened
+// again, and no proxy has to wait.
+func TestSecretsOfAProxyThatMoves(t *testing.T) {
+	gatewayAt := func(name, selector string) model.Record {
+		return rec(t, model.KindGateway, "shop/"+name, "{selector: {"+selector+"}, servers: [{port: {number: 81, name: http, protocol: HTTP}, hosts: ['*']}]}")
+	}
+	also := func(selector string) model.Record {
+		return rec(t, model.KindGateway, "apps/also", "{selector: {"+selector+"}, servers: [{tls: {mode: SIMPLE, credentialName: web}}]}")
+	}
+	for name, c := range map[string]struct {
+		node     view.Node
+		change   model.Record
+		identity bool // the identity changes too
+	}{
+		"a Gateway":                               {boundTo("mine"), gatewayAt("g", "app: edge"), false},
+		"a Gateway, and no Pod":                   {boundTo(""), gatewayAt("g", "app: edge"), false},
+		"a policy":                                {boundTo("mine"), rec(t, model.KindAuthorizationPolicy, "shop/p", "{closed: true, selector: {app: edge}}"), false},
+		"a Gateway that reads another label":      {boundTo("mine"), also("tier: x"), true},
+		"a Pod that gets a label that is read":    {boundTo("mine"), workloadOf(t, "shop/mine", "gw", "app: edge, tier: x, zone: z"), true},
+		"a Pod that the token proves appears now": {boundTo("later"), workloadOf(t, "shop/later", "gw", "app: edge"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := New(Settings{Snapshot: snapshot(tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: edge"),
+				rec(t, model.KindGateway, "apps/zone", "{selector: {app: edge, zone: z}, servers: [{tls: {mode: SIMPLE, credentialName: web}}]}"),
+				workloadOf(t, "shop/mine", "gw", "app: edge, tier: x"))})
+			n := c.node
+			n.Labels = map[string]string{"app": "edge", "tier": "x"}
+			h := p.Join(n)
+			p.SubscribeSecrets(h, []string{site}, nil)
+			open(p, "key of 1")
+			was := h.View()
+			moved := p.Apply(p.Snapshot().Apply(2, []model.Record{c.change}, nil))
+			if is := h.View(); len(moved) == 0 || is == was || (is.Secrets != was.Secrets) != c.identity {
+				t.Fatalf("the view %+v, before %+v", is, was)
+			}
+			if got := held(t, h.Set(), site); got != "chain, key of 1" {
+				t.Errorf("has %q", got)
+			}
+			if sealed := p.Sealed(); len(sealed) > 0 || len(p.secrets.Unknown()) > 0 || p.secrets.Keys() != 1 {
+				t.Errorf("%d keys are opened again, %v are asked again", len(sealed), p.secrets.Unknown())
+			}
+			if bad := p.Check(h); len(bad) > 0 {
+				t.Error(bad)
+			}
+			if p.Leave(h); !p.secrets.Empty() {
+				t.Error("after the last proxy something is left")
+			}
+		})
+	}
+}

@@ -144,7 +144,8 @@ func line(of xds.Type, name string, old, now *xds.Resource) string {
 	return fmt.Sprintf("%v %s: %s -> %s", of, name, hash(old), hash(now))
 }
 
-// deltas lists what a proxy is sent after a change, without the code of manifests that compares layers.
+// deltas lists what a proxy is sent after a change, without the code of manifests that compares layers. A resource that
+// is pending after the change is neither sent nor removed.
 func deltas(was, is *manifest.Set) (all []string) {
 	both := func(of xds.Type, name string, old, now *xds.Resource) {
 		if old == nil && now == nil || old != nil && now != nil && bytes.Equal(old.Body(), now.Body()) {
@@ -160,6 +161,9 @@ func deltas(was, is *manifest.Set) (all []string) {
 			}
 		}
 		for name := range names {
+			if is.Types[t].Pending(name) {
+				continue
+			}
 			both(t, name, was.Types[t].Get(name), is.Types[t].Get(name))
 		}
 	}

@@ -42,6 +42,9 @@ func (s Scope) Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Se
 		return nil, err
 	}
 	p.Views = viewsOf(moved, before)
+	if err := base.Subscribe(subscriptions(p.Views)); err != nil {
+		return nil, err
+	}
 	later, err := problemsOf(ctx, base, sees)
 	if err != nil {
 		return nil, err
@@ -134,10 +137,14 @@ func (c comparison) layer(old, now *manifest.Manifest) []manifest.Delta {
 	return deltas
 }
 
-// fill sets the fields Changed, Agent and Bytes of a view.
+// fill sets the fields Changed, Agent and Bytes of a view. A resource that is pending after the change is left out,
+// because streams neither send nor remove it.
 func (c comparison) fill(v *View) {
 	for t := range xds.NumTypes {
 		for _, d := range manifest.Join(v.Before.Types[t], v.After.Types[t], c.layer) {
+			if d.New == nil && v.After.Types[t].Pending(d.Name) {
+				continue
+			}
 			v.Changed = v.differ(v.Changed, Pair{t, d.Name, d.Old, d.New})
 		}
 	}

@@ -20,7 +20,8 @@
 // differ are decoded.
 //
 // Private keys are decrypted on demand, after planning. A preview therefore contains a new version of a Secret only if
-// its private key was decrypted before.
+// its private key was decrypted before. A Secret whose key a proxy waits for is neither sent nor removed, so it is no
+// difference. A Secret that a change names and that does not exist is one of the new problems (secrets.go).
 //
 // # Plans that are applied later
 //

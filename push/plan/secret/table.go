@@ -193,6 +193,19 @@ func (t *Table) Subscribe(subs *Subscriptions, of *Names, add, drop []string) {
 	t.keys.tidy()
 }
 
+// Move moves the subscriptions of a proxy to another identity. If both identities have the same service account, a
+// right that is known stays known. Private keys that are opened stay opened.
+func (t *Table) Move(from, to *Subscriptions, of *Names) {
+	names := of.All()
+	if len(names) > 0 && !to.right.Known && from.who.OfAccount() == to.who.OfAccount() {
+		to.right, to.doubted = from.right, from.doubted
+	}
+	var moved Names
+	t.Subscribe(to, &moved, names, nil) // first, because keys that nobody needs are dropped
+	t.Subscribe(from, of, nil, names)
+	*of = moved
+}
+
 // release ends one proxy's subscription to a name. After the last subscription it removes the name.
 func (t *Table) release(subs *Subscriptions, name string) {
 	s := subs.names[name]

@@ -43,8 +43,8 @@ type Proposal struct {
 // propose returns the records that a snapshot has of an object, and the records that it would have after the change.
 // Objects of kinds that are not Istio's are refused, because the snapshot's records do not show how other objects
 // depend on them. If the context ends, the result is incomplete. The parameter gone is true if the change deletes the
-// object. The parameter alone is Proposal.Alone.
-func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object.Object, gone, alone bool) (d Proposed) {
+// object. The parameter alone is Proposal.Alone. The parameter others is the snapshot that the object is compared with.
+func (w *Webhook) propose(ctx context.Context, known, others *mirror.Snapshot, o *object.Object, gone, alone bool) (d Proposed) {
 	d.ID = o.ID
 	if d.Was = recordsOf(known, &d.ID); len(d.Was) == 0 {
 		d.ID.Origin = originIn(known)
@@ -67,19 +67,19 @@ func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object
 	}
 	proposed := *o
 	proposed.ID, proposed.Created = d.ID, createdAs(&d, o.Created)
-	w.normalisedOver(ctx, known, &proposed, &d, alone)
+	w.normalisedOver(ctx, known, others, &proposed, &d, alone)
 	return d
 }
 
 // normalisedOver normalises an object, and sets its records and problems.
-func (w *Webhook) normalisedOver(ctx context.Context, known *mirror.Snapshot, o *object.Object, d *Proposed, alone bool) {
+func (w *Webhook) normalisedOver(ctx context.Context, known, others *mirror.Snapshot, o *object.Object, d *Proposed, alone bool) {
 	found := Found{whole: !alone}
 	tree := map[string]any{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(o.JSON, &tree); err != nil {
 		found.err("", problem.Unreadable, err.Error())
 	} else if defined(ctx, tree, o, &found) {
 		seen := proposalLookup{lookup{w.ownersAt(known), w.tenants, known.Mesh().Spec}, known}
-		others, from := known, normal.Lookup(seen)
+		from := normal.Lookup(seen)
 		if alone {
 			others, from = nil, discreet{seen, o.ID.Namespace, w.normal.Isolation.On}
 		}
@@ -204,9 +204,9 @@ func (l proposalLookup) AutomaticAt(id object.ID) object.ID {
 
 // Propose computes the effect of a change of objects on a snapshot, which stays unchanged. It returns the change to a
 // snapshot with the next revision, and one result for each object. The results for Objects of the proposal come first,
-// followed by those for Removed. If an object is refused or in the lists twice, or if ctx has ended, the change is
-// empty: its New is the given snapshot. After the end of ctx, the results may be incomplete. The snapshot must not be
-// nil.
+// followed by those for Removed. Objects may refer to others of the proposal. If an object is refused or in the lists
+// twice, or if ctx has ended, the change is empty: its New is the given snapshot. After the end of ctx, the results may
+// be incomplete. The snapshot must not be nil.
 func (w *Webhook) Propose(ctx context.Context, known *mirror.Snapshot, of Proposal) (mirror.Change, []Proposed) {
 	var all []Proposed
 	var puts []model.Record
@@ -214,7 +214,7 @@ func (w *Webhook) Propose(ctx context.Context, known *mirror.Snapshot, of Propos
 	seen := map[object.ID]bool{}
 	refused := false
 	for i, o := range slices.Concat(of.Objects, of.Removed) {
-		d := w.propose(ctx, known, o, i >= len(of.Objects), of.Alone)
+		d := w.propose(ctx, known, known, o, i >= len(of.Objects), of.Alone)
 		if seen[o.ID] {
 			d.refuse("", problem.Duplicate, "is named twice")
 		}
@@ -231,5 +231,32 @@ func (w *Webhook) Propose(ctx context.Context, known *mirror.Snapshot, of Propos
 	if refused || ctx.Err() != nil {
 		return mirror.Change{Old: known, New: known}, all
 	}
-	return known.Apply(known.Revision()+1, puts, slices.Collect(maps.Keys(deletes))), all
+	c := known.Apply(known.Revision()+1, puts, slices.Collect(maps.Keys(deletes)))
+	if w.together(ctx, c, of, all) {
+		return mirror.Change{Old: known, New: known}, all
+	}
+	return c, all
+}
+
+// together replaces the problems of proposed objects by those that the objects have together. An object may refer to
+// another object of the proposal. Only objects with problems are validated again. The result is true if one of them is
+// refused now.
+func (w *Webhook) together(ctx context.Context, c mirror.Change, of Proposal, all []Proposed) (refused bool) {
+	if len(all) < 2 {
+		return false
+	}
+	for i, o := range of.Objects {
+		if len(all[i].Problems) == 0 {
+			continue
+		}
+		switch d := w.propose(ctx, c.Old, c.New, o, false, of.Alone); {
+		case ctx.Err() != nil:
+			return refused
+		case d.Refused:
+			all[i], refused = d, true
+		default:
+			all[i].Problems = d.Problems
+		}
+	}
+	return refused
 }

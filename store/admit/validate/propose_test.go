@@ -89,6 +89,36 @@ func TestProposals(t *testing.T) {
 	}
 }
 
+// Warnings of an object are those that it has together with the other objects of the proposal, in any order.
+// Promise: plan.md#edge-cases
+func TestProposedTogether(t *testing.T) {
+	const route = `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, namespace: shop}, spec: {hosts: [a.com], gateways: [GATEWAY], http: [{directResponse: {status: 200}}]}}`
+	const gateway = `{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: new, namespace: shop}, spec: {selector: {a: b}, servers: [{port: {number: 81, name: http, protocol: HTTP}, hosts: ["*"]}]}}`
+	known := mirror.Empty().Apply(7, nil, nil).New
+	to := func(name string) string { return strings.Replace(route, "GATEWAY", name, 1) }
+	for text, want := range map[string]string{
+		to("new"):                        "Gateway shop/new does not exist",
+		to("new") + "\n---\n" + gateway:  "",
+		gateway + "\n---\n" + to("new"):  "",
+		gateway + "\n---\n" + to("none"): "Gateway shop/none does not exist",
+	} {
+		var objects []*object.Object
+		for _, e := range eventsOf(t, text) {
+			objects = append(objects, e.Object)
+		}
+		c, proposed := webhook().Propose(t.Context(), known, Proposal{Objects: objects})
+		var found []string
+		for _, d := range proposed {
+			for _, p := range d.Problems {
+				found = append(found, p.Message)
+			}
+		}
+		if got := strings.Join(found, "; "); len(c.Edits) != len(objects) || !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("%s: %d edits, %q, want %q", text, len(c.Edits), got, want)
+		}
+	}
+}
+
 // proposalOf puts objects, or removes them.
 func proposalOf(objects []*object.Object, gone bool) Proposal {
 	if gone {
