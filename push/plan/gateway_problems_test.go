@@ -204,3 +204,37 @@ func TestRedirectOfAForeignGateway(t *testing.T) {
 		}
 	}
 }
+
+// A policy that selects a gateway and names no port at which it listens has a warning with the Pod's ports. A policy
+// without a selector is for sidecars too, and has none.
+func TestProblemsOfUnboundPolicyPorts(t *testing.T) {
+	policy := func(name, spec string) model.Record {
+		return security(t, model.KindAuthorizationPolicy, name, spec, &securityv1.AuthorizationPolicy{})
+	}
+	const deny, selector = "action: DENY, rules: [{to: [{operation: {paths: [/admin], ports: ['%s']}}]}]", "selector: {matchLabels: {app: gw}}, "
+	for name, c := range map[string]struct {
+		policy model.Record
+		field  string // of the expected problem; "": none
+	}{
+		"the port of the Gateway's server": {policy("edge/p", "{"+selector+strings.ReplaceAll(deny, "%s", "80")+"}"), "spec.rules[0].to[0].operation.ports"},
+		"the port of the Pod":              {policy("edge/p", "{"+selector+strings.ReplaceAll(deny, "%s", "8080")+"}"), ""},
+		"one of both":                      {policy("edge/p", "{"+selector+strings.ReplaceAll(deny, "%s", "80', '8080")+"}"), ""},
+		"a condition": {policy("edge/p", "{"+selector+"rules: [{}, {when: [{key: destination.port, values: ['443', '80']}]}]}"),
+			"spec.rules[1].when[0].values"},
+		"a condition that excludes a port": {policy("edge/p", "{"+selector+"rules: [{when: [{key: destination.port, notValues: ['80']}]}]}"), ""},
+		"for all workloads":                {policy("edge/p", "{"+strings.ReplaceAll(deny, "%s", "80")+"}"), ""},
+	} {
+		p, _, _ := gatewayPlanner(c.policy,
+			rec(t, model.KindService, "edge/gw", "{hosts: [gw.edge.svc.cluster.local], addresses: [10.96.9.1], selector: {app: gw}, "+
+				"ports: [{name: http, number: 80, targetNumber: 8080, protocol: PROTOCOL_HTTP}]}"),
+			rec(t, model.KindGateway, "edge/front", "{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"))
+		want := ""
+		if c.field != "" {
+			want = "AuthorizationPolicy edge/p: " + c.field + ": names no port at which the gateways of namespace edge listen, so it matches nothing " +
+				"there: state the port of the Pod, not that of the Gateway's server (here 8080 for port 80)"
+		}
+		if got := problemTexts(p); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
