@@ -192,13 +192,15 @@ func TestRedirectOfAForeignGateway(t *testing.T) {
 		"one of the same namespace": {server("edge/front@1", "'*'", ""), server("edge/g@2", "h0.test", redirect), true},
 		"the older":                 {server("edge/front@1", "h0.test", redirect), server("evil/g@2", "h0.test", ""), true},
 	} {
-		p, _, gw := gatewayPlanner(svc(t, "a/s0", "10.96.0.1", "http:80:HTTP"), c.older, c.younger, boundRule(t, 0, "/a"))
-		for _, vh := range routesOfSet(t, gw.Set(), "http.80").VirtualHosts {
+		p, _, gw := gatewayPlanner(svc(t, "a/s0", "10.96.0.1", "http:80:HTTP"), c.older, c.younger, boundRule(t, 0, "/a"),
+			rec(t, model.KindService, "edge/gw", "{hosts: [gw.edge.svc.cluster.local], addresses: [10.96.9.1], selector: {app: gw}, "+
+				"ports: [{name: http, number: 80, targetNumber: 8080, protocol: PROTOCOL_HTTP}]}"))
+		for _, vh := range routesOfSet(t, gw.Set(), "http.8080").VirtualHosts {
 			if vh.Domains[0] == "h0.test" && (vh.RequireTls != 0) != c.redirected {
 				t.Errorf("%s: redirected %v, want %t", name, vh.RequireTls, c.redirected)
 			}
 		}
-		const want = "Gateway evil/g: spec.servers[0].tls.httpsRedirect: host h0.test on port 80: Gateway edge/front (spec.servers[0]) takes precedence"
+		const want = "Gateway evil/g: spec.servers[0].tls.httpsRedirect: host h0.test on port 80 (8080 of the Pod): Gateway edge/front (spec.servers[0]) takes precedence"
 		if got := problemTexts(p); strings.Contains(got, want) == c.redirected {
 			t.Errorf("%s: problems %q", name, got)
 		}
