@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -237,6 +238,39 @@ func TestProblemsOfUnboundPolicyPorts(t *testing.T) {
 		}
 		if got := problemTexts(p); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
+
+// A destination without a port at a gateway means the port of the server. If its service has several other ports, the
+// VirtualService has a problem, with at most five of the ports.
+func TestProblemsOfPortsAtGateways(t *testing.T) {
+	const many = "p1:8001:HTTP,p2:8002:HTTP,p3:8003:HTTP,p4:8004:HTTP,p5:8005:HTTP,p6:8006:HTTP"
+	for name, c := range map[string]struct{ ports, exportTo, destination, want string }{
+		"no port of two":       {"a:8001:HTTP,b:8002:HTTP", "", "", "states no port and has no port 80 (it has 8001, 8002), to which requests to h0.test come"},
+		"no port of many":      {many, "", "", "states no port and has no port 80 (it has 8001, 8002, 8003, 8004, 8005 and others), to which requests to h0.test come"},
+		"no port, one fits":    {"a:80:HTTP,b:8002:HTTP", "", "", ""},
+		"the only port":        {"a:8001:HTTP", "", "", ""},
+		"another port":         {"a:8001:HTTP,b:8002:HTTP", "", ", port: {number: 9}", "has no port 9 here (it has 8001, 8002)"},
+		"a service of others":  {"a:8001:HTTP", "edge", ", port: {number: 9}", "has no port 9 here"},
+		"its port":             {"a:8001:HTTP,b:8002:HTTP", "", ", port: {number: 8002}", ""},
+		"a service for tenant": {"a:8001:HTTP", "edge, shop", ", port: {number: 9}", "has no port 9 here (it has 8001)"},
+	} {
+		var ports []string
+		for p := range strings.SplitSeq(c.ports, ",") {
+			name, number, _ := strings.Cut(strings.TrimSuffix(p, ":HTTP"), ":")
+			ports = append(ports, "{name: "+name+", number: "+number+", protocol: PROTOCOL_HTTP}")
+		}
+		p, _, _ := gatewayPlanner(
+			rec(t, model.KindService, "a/s0", "{hosts: [s0.a.svc.cluster.local], exportTo: ["+cmp.Or(c.exportTo, "'*'")+"], addresses: [10.96.0.1], ports: ["+strings.Join(ports, ", ")+"]}"),
+			rec(t, model.KindGateway, "edge/front", "{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"),
+			rec(t, model.KindVirtualService, "shop/v@1", "{hosts: [h0.test], gateways: [edge/front], http: [{route: [{destination: {host: s0.a.svc.cluster.local"+
+				c.destination+"}}]}]}"))
+		if c.want != "" {
+			c.want = "VirtualService shop/v: spec.http: destination s0.a.svc.cluster.local " + c.want + "; requests to it are answered 503"
+		}
+		if got := problemTexts(p); got != c.want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, c.want)
 		}
 	}
 }
