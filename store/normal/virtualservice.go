@@ -54,6 +54,7 @@ func virtualServiceRecords(n *Normalizer, r *report, obj *object.Object, ctx Loo
 			m.Gateways = gateways(m.Gateways, ns)
 		}
 	}
+	warnDead(r, vs)
 	if r.spoiled {
 		return nil
 	}
