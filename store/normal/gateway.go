@@ -18,6 +18,7 @@ import (
 // https://istio.io/latest/docs/reference/config/networking/gateway/). The record has hosts, ports and protocols as the
 // object states them.
 func gatewayRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
+	defer r.whole("servers")
 	gateway := &networkingv1.Gateway{}
 	if !r.spec(obj, gateway) {
 		return nil
