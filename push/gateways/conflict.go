@@ -142,8 +142,8 @@ func catchAll(s Server, w *Server) *reason {
 }
 
 func moreSpecific(s Server, w *Server) *reason {
-	return against(w, "bind", "%s: %s takes precedence and listens at all addresses: a server at %s would take its connections", s.PortText(),
-		w.where(), s.Spec().GetBind())
+	return against(w, "bind", "%s: %s takes precedence and listens at all addresses: a server at %s would take its connections",
+		s.PortText(), w.where(), s.Spec().GetBind())
 }
 
 // lostHosts returns the reason why the server s does not serve the hosts in the parameter lost. Their SNI selects a

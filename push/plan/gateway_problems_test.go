@@ -209,7 +209,7 @@ func TestRedirectOfAForeignGateway(t *testing.T) {
 }
 
 // A policy that selects a gateway and names no port at which it listens has a warning with the Pod's ports. A policy
-// without a selector is for sidecars too, and has none.
+// without a selector is for sidecars too, and gets no warning.
 func TestProblemsOfUnboundPolicyPorts(t *testing.T) {
 	policy := func(name, spec string) model.Record {
 		return security(t, model.KindAuthorizationPolicy, name, spec, &securityv1.AuthorizationPolicy{})

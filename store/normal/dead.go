@@ -62,7 +62,8 @@ func deadForProxies(r *report, at string, m proxyMatch, stated map[string]bool, 
 		switch {
 		case delegate || unstated == 0:
 		case unstated == len(names):
-			r.warnf(problem.NoEffect, at+".gateways", "spec.gateways has no %q nor another name of the match: the match gets nothing", names[first])
+			r.warnf(problem.NoEffect, at+".gateways", "spec.gateways has no %q nor another name of the match: the match gets nothing",
+				names[first])
 		default:
 			r.warnf(problem.NoEffect, at+".gateways", "spec.gateways has no %q: the name has no effect here", names[first])
 		}
@@ -70,8 +71,8 @@ func deadForProxies(r *report, at string, m proxyMatch, stated map[string]bool, 
 		return
 	}
 	if len(m.GetSourceLabels()) > 0 && !forMesh {
-		r.warnf(problem.NoEffect, at+".sourceLabels", "only gateways read the match, and compare these labels with those of their own Pods: "+
-			"they do not know the labels of clients")
+		r.warnf(problem.NoEffect, at+".sourceLabels", "only gateways read the match, and compare these labels with those of their own "+
+			"Pods: they do not know the labels of clients")
 	}
 }
 

@@ -2,7 +2,7 @@ package normal
 
 import "testing"
 
-// Each condition that no traffic meets has a warning at its field, and its near misses have none.
+// Each condition that no traffic meets has a warning at its field, and its near misses cause no warning.
 func TestDeadConditions(t *testing.T) {
 	const to, mesh, front = "route: [{destination: {host: a}}]}", "{hosts: [a.com], ", "{hosts: [a.com], gateways: [front], "
 	http := func(of, match string) string { return of + "http: [{match: [" + match + "], " + to + "]}" }

@@ -354,15 +354,6 @@ func (r *report) problem(code problem.Code, severity problem.Severity, field, fo
 	return object.Problem{ID: r.id, Location: r.location, Field: field, Code: code, Severity: severity, Message: fmt.Sprintf(format, args...)}
 }
 
-// whole adds to the first error of a spoiled object that its parts do not apply. The parameter parts names them, such as
-// "servers".
-func (r *report) whole(parts string) {
-	i := slices.IndexFunc(r.problems, func(p object.Problem) bool { return p.Severity == problem.Error })
-	if r.spoiled && i >= 0 {
-		r.problems[i].Message += "; the whole object is invalid: none of its " + parts + " apply, and its last valid version, if any, stays in effect"
-	}
-}
-
 // ref records a lookup. Repeated IDs are harmless, so ref compares only the last four.
 func (r *report) ref(id object.ID) {
 	if !slices.Contains(r.refs[max(0, len(r.refs)-4):], id) {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The first error of a Gateway or VirtualService says that nothing of the object applies; later errors do not repeat it.
+// The first error of a Gateway or VirtualService says that nothing of the object applies.
+// Later errors do not repeat it.
 func TestInvalidAsAWhole(t *testing.T) {
 	for kind, c := range map[string]struct{ spec, parts string }{
 		"VirtualService": {"{hosts: ['a b', 'c d'], " + oneRoute + "}", "rules"},

@@ -112,7 +112,8 @@ func (t *Table) missing(spec *vhost.Spec, as Perspective, ref virtualservice.Ref
 		if !bound && !served {
 			return ""
 		}
-		return fmt.Sprintf("%s states no port and has no port %d%s, to which requests to %s come", name, spec.Port, to.portsFor(reader), spec.Host)
+		return fmt.Sprintf("%s states no port and has no port %d%s, to which requests to %s come", name, spec.Port, to.portsFor(reader),
+			spec.Host)
 	}
 	return fmt.Sprintf("%s has no port %d here%s", name, ref.Port, to.portsFor(reader))
 }

@@ -40,7 +40,8 @@ func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 		}
 		if wrong := out[at].Wrong; wrong != "" {
 			message := fmt.Sprintf("%q cannot be queried: %s; workloads of namespace %s refuse the requests that the policy matches"+
-				", and where traffic is not HTTP (TCP, TLS that is passed through) all connections that its rules match without their HTTP fields",
+				", and where traffic is not HTTP (TCP, TLS that is passed through) all connections that its rules match "+
+				"without their HTTP fields",
 				provider, wrong, wl.key.Namespace)
 			wl.found = append(wl.found, input.Problem{Key: p.Key, Field: "spec.provider.name", Code: problem.NotFound,
 				Analyzer: problem.ReferencedResourceNotFound, Severity: problem.Error, Message: message})

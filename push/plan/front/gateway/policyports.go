@@ -16,7 +16,7 @@ import (
 // mostNamedPorts bounds the ports of listeners that one message names.
 const mostNamedPorts = 5
 
-// unboundPorts returns a warning for each field of a policy whose ports are none of the router's listeners. Policies
+// unboundPorts returns a warning for each list of ports of a policy without a port of the router's listeners. Policies
 // without a selector and without targets apply to sidecars too, so they have no warning. One policy has at most
 // problem.MostOfObject warnings.
 func (f *Front) unboundPorts() (found []input.Problem) {
@@ -37,15 +37,15 @@ func (f *Front) unboundPorts() (found []input.Problem) {
 		}
 		fields := unboundFields(m, bound)
 		for _, field := range fields[:min(len(fields), problem.MostOfObject)] {
-			found = append(found, input.Warning(p.Key, problem.NoEffect, field, fmt.Sprintf("names no port at which the gateways of namespace "+
-				"%s listen, so it matches nothing there: state the port of the Pod, not that of the Gateway's server (here %s)",
+			found = append(found, input.Warning(p.Key, problem.NoEffect, field, fmt.Sprintf("names no port at which the gateways of "+
+				"namespace %s listen, so it matches nothing there: state the port of the Pod, not that of the Gateway's server (here %s)",
 				f.Key.Edge.Value().Namespace, here)))
 		}
 	}
 	return found
 }
 
-// unboundFields returns the paths of the lists of ports in a policy that have none of the bound ports.
+// unboundFields returns the paths of the lists of ports of a policy that lack all bound ports.
 func unboundFields(m *securityv1.AuthorizationPolicy, bound map[uint64]bool) (fields []string) {
 	unbound := func(ports []string) bool {
 		return len(ports) > 0 && !slices.ContainsFunc(ports, func(port string) bool {
