@@ -97,8 +97,8 @@ func against(w *Server, field, format string, args ...any) *reason {
 		message: fmt.Sprintf(format, args...) + meanwhile}
 }
 
-// port returns the port of the server for messages, with the Pod's port if a Service translates it.
-func (s Server) port() string {
+// PortText returns the port of the server for messages, with the Pod's port if a Service translates it.
+func (s Server) PortText() string {
 	if stated := s.Spec().GetPort().GetNumber(); stated != s.Bound {
 		return fmt.Sprintf("port %d (%d of the Pod)", stated, s.Bound)
 	}
@@ -106,22 +106,22 @@ func (s Server) port() string {
 }
 
 func duplicateHost(s Server, i int, w *Server) *reason {
-	return against(w, s.hostField(s.Hosts[i]), "host %s on %s belongs to %s, which takes precedence", s.Hosts[i], s.port(), w.where())
+	return against(w, s.hostField(s.Hosts[i]), "host %s on %s belongs to %s, which takes precedence", s.Hosts[i], s.PortText(), w.where())
 }
 
 func otherProtocol(s Server, w *Server) *reason {
-	return against(w, "port.protocol", "%s: %s takes precedence and serves %s, which excludes %s on the same port", s.port(), w.where(),
+	return against(w, "port.protocol", "%s: %s takes precedence and serves %s, which excludes %s on the same port", s.PortText(), w.where(),
 		w.family(), s.family())
 }
 
 func secondPlain(s Server, w *Server) *reason {
 	return against(w, "port.protocol", "%s: %s takes precedence, and only one server of a port with TLS may serve HTTP without TLS",
-		s.port(), w.where())
+		s.PortText(), w.where())
 }
 
 func afterTLS(s Server, w *Server) *reason {
 	return against(w, "port.protocol", "%s: %s takes precedence, and a server without TLS may only be the second one of a port with TLS",
-		s.port(), w.where())
+		s.PortText(), w.where())
 }
 
 // besideTLS returns the reason why a TCP server without TLS is not served beside servers with TLS of another namespace.
@@ -129,7 +129,7 @@ func afterTLS(s Server, w *Server) *reason {
 // replace the whole listener.
 func besideTLS(s Server, w *Server) *reason {
 	return against(w, "port.protocol", "%s: %s serves %s there and is of another namespace, whose edits could end the connections of "+
-		"%s on the same port", s.port(), w.where(), w.family(), s.family())
+		"%s on the same port", s.PortText(), w.where(), w.family(), s.family())
 }
 
 func sameRoute(s Server, w *Server) *reason {
@@ -138,12 +138,12 @@ func sameRoute(s Server, w *Server) *reason {
 
 func catchAll(s Server, w *Server) *reason {
 	return against(w, "port.protocol", "%s: %s takes precedence and serves every host name (*), so connections without TLS reach it too",
-		s.port(), w.where())
+		s.PortText(), w.where())
 }
 
 func moreSpecific(s Server, w *Server) *reason {
-	return against(w, "bind", "%s: %s takes precedence and listens at all addresses: a server at %s would take its connections", s.port(),
-		w.where(), s.Spec().GetBind())
+	return against(w, "bind", "%s: %s takes precedence and listens at all addresses: a server at %s would take its connections",
+		s.PortText(), w.where(), s.Spec().GetBind())
 }
 
 // lostHosts returns the reason why the server s does not serve the hosts in the parameter lost. Their SNI selects a
@@ -152,7 +152,7 @@ func moreSpecific(s Server, w *Server) *reason {
 func lostHosts(s Server, lost []Host, w *Server, whole bool) reason {
 	r := reason{winner: w, field: s.hostField(lost[0]), code: problem.Duplicate, analyzer: problem.ConflictingGateways}
 	if w != nil {
-		r.message = fmt.Sprintf("%s on %s: %s takes precedence and has the name already", list(lost), s.port(), w.where())
+		r.message = fmt.Sprintf("%s on %s: %s takes precedence and has the name already", list(lost), s.PortText(), w.where())
 	} else {
 		r.code, r.analyzer = problem.NotSupported, ""
 		r.message = fmt.Sprintf("%s: TLS supports only wildcards of whole labels (*.example.com)", list(lost))
@@ -201,6 +201,14 @@ func privilegedPort(s Server) reason {
 func undefinedPort(s Server) reason {
 	return reason{field: "port.number", code: problem.NotFound, analyzer: problem.GatewayPortNotDefinedOnService, severity: problem.Warning,
 		message: fmt.Sprintf("no Service of the gateway's Pod has port %d: the server is reachable only at the Pod's own address", s.Bound)}
+}
+
+// exceptAt returns the warning for a server at all addresses whose port has an older server at one address. The kernel
+// passes connections to that address only to the listener of the older server.
+func exceptAt(s Server, w *Server) reason {
+	return reason{winner: w, field: "bind", code: problem.Duplicate, analyzer: problem.ConflictingGateways, severity: problem.Warning,
+		message: fmt.Sprintf("%s: %s takes precedence and listens at %s: this server gets no connections to that address", s.PortText(),
+			w.where(), w.Spec().GetBind())}
 }
 
 // withoutHTTP3 returns the warning for a server that requests client certificates, and is therefore served over TCP

@@ -16,7 +16,7 @@
 //   - If a server has the host "*", its other host names are occupied too, although its filter chain matches every
 //     name.
 //   - If an older server listens at all addresses of a port, a server of another namespace cannot bind one of these
-//     addresses.
+//     addresses, unless a still older server binds the address.
 //   - A TCP server without TLS does not share a port with servers with TLS of another namespace, unless a server with
 //     TLS of its own namespace came first.
 //   - A server cannot use the ports of the agent and of Envoy itself, or the folders of their Unix sockets.

@@ -3,6 +3,7 @@ package gateways
 import (
 	"cmp"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -67,6 +68,36 @@ type portState struct {
 	// first. The map is empty if the server in the field first has no TLS. A bind in the map accepts no further server
 	// without the field tls.
 	joined map[string]*Server
+	// specific has the first server that binds one address other than loopback, and the first such server of another
+	// Gateway. An element is nil if there is no such server.
+	specific [2]*Server
+}
+
+// before returns a server of another Gateway than s that binds one address of the port, and comes before s. The result
+// is nil if there is no such server, or if s binds one address itself.
+func (p *portState) before(s Server, at socket) *Server {
+	if p == nil || at.bind != "" {
+		return nil
+	}
+	for _, w := range p.specific {
+		if w != nil && w.Gateway != s.Gateway {
+			return w
+		}
+	}
+	return nil
+}
+
+// bindOne records a server that binds one address.
+func (p *portState) bindOne(s *Server, at socket) {
+	addr, err := netip.ParseAddr(at.bind)
+	if err != nil || addr.IsLoopback() || addr.IsUnspecified() {
+		return
+	}
+	if p.specific[0] == nil {
+		p.specific[0] = s
+	} else if p.specific[1] == nil && p.specific[0].Gateway != s.Gateway {
+		p.specific[1] = s
+	}
 }
 
 // sharing is a listener with the state by which its servers exclude further servers.
@@ -159,6 +190,9 @@ func (m *merger) server(s Server) {
 	if !defined {
 		m.lose(s, undefinedPort(s))
 	}
+	if w := port.before(s, at); w != nil {
+		m.lose(s, exceptAt(s, w))
+	}
 	m.sockets[at] = on
 	m.join(s, at, port, on)
 }
@@ -171,6 +205,7 @@ func (m *merger) join(s Server, at socket, port *portState, on *sharing) {
 	case port.first.TLS() && port.joined[at.bind] == nil:
 		port.joined[at.bind] = &s
 	}
+	m.ports[at.port].bindOne(&s, at)
 	if s.Spec().GetTls() != nil {
 		for _, h := range s.Hosts {
 			on.stated[h] = &s
@@ -252,7 +287,8 @@ func (p *portState) refusal(s Server, at socket, on *sharing) *reason {
 // takesOver returns the reason to refuse a server that binds one address, if a server of another namespace listens at
 // all addresses of the port. If the address had its own listener, the kernel would pass all connections to the address
 // to that listener, whatever their host. Loopback addresses count too, because kubectl port-forward and containers of
-// the Pod connect to them. The result is nil if the server does not take over connections.
+// the Pod connect to them. The result is nil if the server does not take over connections. In particular, a server
+// takes nothing over at an address that had a listener before the other server.
 func (m *merger) takesOver(s Server, at socket) *reason {
 	if at.bind == "" {
 		return nil
@@ -266,7 +302,8 @@ func (m *merger) takesOver(s Server, at socket) *reason {
 		if all == nil || bind == at.bind {
 			continue
 		}
-		if w := all.foreign(s); w != nil {
+		on := m.sockets[at]
+		if w := all.foreign(s); w != nil && (on == nil || Precedes(on.owners[0].Gateway, w.Gateway) >= 0) {
 			return moreSpecific(s, w)
 		}
 	}

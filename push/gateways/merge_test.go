@@ -197,7 +197,16 @@ var merges = []struct {
 		"unix:///a_0: plain b/second.3(*)\n*_80: plain a/first.0(*)\n127.0.0.1_80: plain a/first.2(*)\n*_81: plain a/first.1(*)\n127.0.0.1_82: plain b/second.2(*)\n" +
 			"-b/second spec.servers[0].bind Duplicate [IST0145] < a/first.0\n-b/second spec.servers[1].bind Duplicate [IST0145] < a/first.1\n"},
 	{"another namespace's older, more specific bind", []*model.Gateway{first("HTTP 80@10.0.0.1 *"), second("HTTP 80 *")},
-		"*_80: plain b/second.0(*)\n10.0.0.1_80: plain a/first.0(*)\n"},
+		"*_80: plain b/second.0(*)\n10.0.0.1_80: plain a/first.0(*)\n-b/second spec.servers[0].bind Duplicate warning [IST0145] < a/first.0\n"},
+	{"all addresses after those of loopback and of the same Gateway", []*model.Gateway{first("HTTP 80@127.0.0.1 *"), second("HTTP 80@10.0.0.1 *", "HTTP 80 *")},
+		"*_80: plain b/second.1(*)\n10.0.0.1_80: plain b/second.0(*)\n127.0.0.1_80: plain a/first.0(*)\n"},
+	{"an address that was there before all addresses", []*model.Gateway{first("HTTP 80@10.0.0.1 a.com"), second("HTTP 80 *"),
+		gateway("c/third@3", "HTTP 80@10.0.0.1 b.com", "HTTP 80@10.0.0.2 b.com")},
+		"*_80: plain b/second.0(*)\n10.0.0.1_80: plain a/first.0(a.com) plain c/third.0(b.com)\n" +
+			"-b/second spec.servers[0].bind Duplicate warning [IST0145] < a/first.0\n-c/third spec.servers[1].bind Duplicate [IST0145] < b/second.0\n"},
+	{"an address that is younger than all addresses", []*model.Gateway{first("HTTP 80 a.com"), gateway("a/second@2", "HTTP 80@10.0.0.1 b.com"),
+		gateway("c/third@3", "HTTP 80@10.0.0.1 c.com")},
+		"*_80: plain a/first.0(a.com)\n10.0.0.1_80: plain a/second.0(b.com)\n-c/third spec.servers[0].bind Duplicate [IST0145] < a/first.0\n"},
 	{"binds that Envoy cannot have", []*model.Gateway{first("HTTP 80@a.com *", "HTTP 0@unix://a *", "HTTP 0@unix:///etc/istio/proxy/../proxy/sockets/SDS *",
 		"HTTP 0@unix:///"+strings.Repeat("x", 107)+" *", "HTTP 0@unix://@a *", "HTTP 80@::%1 *", "HTTP 80@fe80::1%eth0 *", "HTTP 0@unix:///tmp/a\x00b *")},
 		"unix://@a_0: plain a/first.4(*)\n-a/first spec.servers[0].bind Invalid\n-a/first spec.servers[1].bind Invalid\n" +

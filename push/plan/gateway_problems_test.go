@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -192,15 +193,84 @@ func TestRedirectOfAForeignGateway(t *testing.T) {
 		"one of the same namespace": {server("edge/front@1", "'*'", ""), server("edge/g@2", "h0.test", redirect), true},
 		"the older":                 {server("edge/front@1", "h0.test", redirect), server("evil/g@2", "h0.test", ""), true},
 	} {
-		p, _, gw := gatewayPlanner(svc(t, "a/s0", "10.96.0.1", "http:80:HTTP"), c.older, c.younger, boundRule(t, 0, "/a"))
-		for _, vh := range routesOfSet(t, gw.Set(), "http.80").VirtualHosts {
+		p, _, gw := gatewayPlanner(svc(t, "a/s0", "10.96.0.1", "http:80:HTTP"), c.older, c.younger, boundRule(t, 0, "/a"),
+			rec(t, model.KindService, "edge/gw", "{hosts: [gw.edge.svc.cluster.local], addresses: [10.96.9.1], selector: {app: gw}, "+
+				"ports: [{name: http, number: 80, targetNumber: 8080, protocol: PROTOCOL_HTTP}]}"))
+		for _, vh := range routesOfSet(t, gw.Set(), "http.8080").VirtualHosts {
 			if vh.Domains[0] == "h0.test" && (vh.RequireTls != 0) != c.redirected {
 				t.Errorf("%s: redirected %v, want %t", name, vh.RequireTls, c.redirected)
 			}
 		}
-		const want = "Gateway evil/g: spec.servers[0].tls.httpsRedirect: host h0.test on port 80: Gateway edge/front (spec.servers[0]) takes precedence"
+		const want = "Gateway evil/g: spec.servers[0].tls.httpsRedirect: host h0.test on port 80 (8080 of the Pod): Gateway edge/front (spec.servers[0]) takes precedence"
 		if got := problemTexts(p); strings.Contains(got, want) == c.redirected {
 			t.Errorf("%s: problems %q", name, got)
+		}
+	}
+}
+
+// A policy that selects a gateway and names no port at which it listens has a warning with the Pod's ports. A policy
+// without a selector is for sidecars too, and gets no warning.
+func TestProblemsOfUnboundPolicyPorts(t *testing.T) {
+	policy := func(name, spec string) model.Record {
+		return security(t, model.KindAuthorizationPolicy, name, spec, &securityv1.AuthorizationPolicy{})
+	}
+	const deny, selector = "action: DENY, rules: [{to: [{operation: {paths: [/admin], ports: ['%s']}}]}]", "selector: {matchLabels: {app: gw}}, "
+	for name, c := range map[string]struct {
+		policy model.Record
+		field  string // of the expected problem; "": none
+	}{
+		"the port of the Gateway's server": {policy("edge/p", "{"+selector+strings.ReplaceAll(deny, "%s", "80")+"}"), "spec.rules[0].to[0].operation.ports"},
+		"the port of the Pod":              {policy("edge/p", "{"+selector+strings.ReplaceAll(deny, "%s", "8080")+"}"), ""},
+		"one of both":                      {policy("edge/p", "{"+selector+strings.ReplaceAll(deny, "%s", "80', '8080")+"}"), ""},
+		"a condition": {policy("edge/p", "{"+selector+"rules: [{}, {when: [{key: destination.port, values: ['443', '80']}]}]}"),
+			"spec.rules[1].when[0].values"},
+		"a condition that excludes a port": {policy("edge/p", "{"+selector+"rules: [{when: [{key: destination.port, notValues: ['80']}]}]}"), ""},
+		"for all workloads":                {policy("edge/p", "{"+strings.ReplaceAll(deny, "%s", "80")+"}"), ""},
+	} {
+		p, _, _ := gatewayPlanner(c.policy,
+			rec(t, model.KindService, "edge/gw", "{hosts: [gw.edge.svc.cluster.local], addresses: [10.96.9.1], selector: {app: gw}, "+
+				"ports: [{name: http, number: 80, targetNumber: 8080, protocol: PROTOCOL_HTTP}]}"),
+			rec(t, model.KindGateway, "edge/front", "{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"))
+		want := ""
+		if c.field != "" {
+			want = "AuthorizationPolicy edge/p: " + c.field + ": names no port at which the gateways of namespace edge listen, so it matches nothing " +
+				"there: state the port of the Pod, not that of the Gateway's server (here 8080 for port 80)"
+		}
+		if got := problemTexts(p); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
+
+// A destination without a port at a gateway means the port of the server. If its service has several other ports, the
+// VirtualService has a problem, with at most five of the ports.
+func TestProblemsOfPortsAtGateways(t *testing.T) {
+	const many = "p1:8001:HTTP,p2:8002:HTTP,p3:8003:HTTP,p4:8004:HTTP,p5:8005:HTTP,p6:8006:HTTP"
+	for name, c := range map[string]struct{ ports, exportTo, destination, want string }{
+		"no port of two":       {"a:8001:HTTP,b:8002:HTTP", "", "", "states no port and has no port 80 (it has 8001, 8002), to which requests to h0.test come"},
+		"no port of many":      {many, "", "", "states no port and has no port 80 (it has 8001, 8002, 8003, 8004, 8005 and others), to which requests to h0.test come"},
+		"no port, one fits":    {"a:80:HTTP,b:8002:HTTP", "", "", ""},
+		"the only port":        {"a:8001:HTTP", "", "", ""},
+		"another port":         {"a:8001:HTTP,b:8002:HTTP", "", ", port: {number: 9}", "has no port 9 here (it has 8001, 8002)"},
+		"a service of others":  {"a:8001:HTTP", "edge", ", port: {number: 9}", "has no port 9 here"},
+		"its port":             {"a:8001:HTTP,b:8002:HTTP", "", ", port: {number: 8002}", ""},
+		"a service for tenant": {"a:8001:HTTP", "edge, shop", ", port: {number: 9}", "has no port 9 here (it has 8001)"},
+	} {
+		var ports []string
+		for p := range strings.SplitSeq(c.ports, ",") {
+			name, number, _ := strings.Cut(strings.TrimSuffix(p, ":HTTP"), ":")
+			ports = append(ports, "{name: "+name+", number: "+number+", protocol: PROTOCOL_HTTP}")
+		}
+		p, _, _ := gatewayPlanner(
+			rec(t, model.KindService, "a/s0", "{hosts: [s0.a.svc.cluster.local], exportTo: ["+cmp.Or(c.exportTo, "'*'")+"], addresses: [10.96.0.1], ports: ["+strings.Join(ports, ", ")+"]}"),
+			rec(t, model.KindGateway, "edge/front", "{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"),
+			rec(t, model.KindVirtualService, "shop/v@1", "{hosts: [h0.test], gateways: [edge/front], http: [{route: [{destination: {host: s0.a.svc.cluster.local"+
+				c.destination+"}}]}]}"))
+		if c.want != "" {
+			c.want = "VirtualService shop/v: spec.http: destination s0.a.svc.cluster.local " + c.want + "; requests to it are answered 503"
+		}
+		if got := problemTexts(p); got != c.want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, c.want)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func (r *report) deny(rules []*securityv1.Rule) {
 		if http && !ports {
 			r.warnf(problem.NoEffect, fmt.Sprintf("spec.rules[%d]", i),
 				"at TCP ports its HTTP fields are ignored: there it denies all connections that its other fields match. "+
-					"State the ports that are meant")
+					"State the ports that are meant: those of the workload's Pod (of a gateway: the port that its Service leads to)")
 		}
 	}
 }

@@ -114,9 +114,9 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 			fd = md.Fields().ByName(protoreflect.Name(name))
 		}
 		if fd == nil {
-			r.warnf(problem.Invalid, at, "unknown field")
 			delete(stated, name)
 			r.rewritten = true
+			r.warnf(problem.Invalid, at, "unknown field%s", withoutIt(path, md, len(stated)))
 			continue
 		}
 		if stated[name] != nil {
@@ -127,6 +127,24 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 		}
 	}
 	return stated
+}
+
+// emptyMatches has what an empty message matches, for each message type of a match.
+var emptyMatches = map[protoreflect.FullName]string{
+	"istio.networking.v1alpha3.HTTPMatchRequest":   "request",
+	"istio.networking.v1alpha3.L4MatchAttributes":  "connection",
+	"istio.networking.v1alpha3.TLSMatchAttributes": "connection",
+	"istio.networking.v1alpha3.StringMatch":        "value",
+}
+
+// withoutIt is the end of a message about an unknown field of a message. It is empty unless the message is a match of a
+// rule without any known field, which matches everything. The argument left is the number of the other fields.
+func withoutIt(path string, md protoreflect.MessageDescriptor, left int) string {
+	matches := emptyMatches[md.FullName()]
+	if matches == "" || left > 0 || !strings.Contains(path, ".match[") {
+		return ""
+	}
+	return ": without it the match has no condition, and matches every " + matches
 }
 
 // wrappers are the messages that JSON represents by their value alone.

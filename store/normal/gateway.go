@@ -4,6 +4,7 @@ package normal
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -18,6 +19,7 @@ import (
 // https://istio.io/latest/docs/reference/config/networking/gateway/). The record has hosts, ports and protocols as the
 // object states them.
 func gatewayRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
+	defer r.whole("servers")
 	gateway := &networkingv1.Gateway{}
 	if !r.spec(obj, gateway) {
 		return nil
@@ -48,6 +50,16 @@ func gatewayRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 		return nil
 	}
 	return r.record(model.KindGateway, obj, obj.ID.Name, gateway)
+}
+
+// whole adds to the first error of a spoiled object that its parts do not apply. The parameter parts names the parts,
+// such as "servers".
+func (r *report) whole(parts string) {
+	i := slices.IndexFunc(r.problems, func(p object.Problem) bool { return p.Severity == problem.Error })
+	if r.spoiled && i >= 0 {
+		r.problems[i].Message += "; the whole object is invalid: none of its " + parts + " apply, and its last valid version, " +
+			"if any, stays in effect"
+	}
 }
 
 // checkGatewaySelector warns of labels that no Pod can have, such as wildcards. Istio's webhook admits them.

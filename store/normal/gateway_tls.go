@@ -47,7 +47,11 @@ func checkPassed(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	case tls.CredentialName != "" && tls.CaCrl != "":
 		r.refusef(problem.NoEffect, at+".caCrl", "does not go with credentialName, and mode %v has no certificate", tls.Mode)
 	case tls.CaCrl != "" || slices.ContainsFunc(certificateFields(tls), func(f certificateField) bool { return f.set }):
-		r.warnf(problem.NoEffect, at, "mode %v does not terminate TLS: certificates have no effect", tls.Mode)
+		standard := ""
+		if tls.Mode == networkingv1.ServerTLSSettings_PASSTHROUGH {
+			standard = ", the default,"
+		}
+		r.warnf(problem.NoEffect, at, "mode %v%s does not terminate TLS: certificates have no effect", tls.Mode, standard)
 	}
 }
 

@@ -375,6 +375,6 @@ func checkCORS(r *report, at string, p *networkingv1.CorsPolicy) {
 	}
 }
 
-// methods are the HTTP methods that a CORS policy may allow.
+// methods lists the standard methods of HTTP. A CORS policy may allow these methods alone.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 	http.MethodConnect, http.MethodOptions, http.MethodTrace}

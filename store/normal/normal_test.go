@@ -248,7 +248,9 @@ func TestDecodeNamesTheField(t *testing.T) {
 		{"{hosts: [a], http: [{match: [{port: -1}], route: [{destination: {host: a}}]}]}", true, "spec.http[0].match[0].port: must not be negative"},
 		{"{hosts: [a], http: [{corsPolicy: {unmatchedPreflights: MAYBE}}]}", true, `spec.http[0].corsPolicy.unmatchedPreflights: unknown value "MAYBE"`},
 		{"{hosts: [a], http: [{match: [{ignoreUriCase: 'yes'}]}]}", true, "spec.http[0].match[0].ignoreUriCase: must be true or false"},
-		{"{hosts: [a], http: [{match: [{headers: {x: {exakt: y}}}], route: [{destination: {host: a}}]}]}", false, "warning spec.http[0].match[0].headers[x].exakt: unknown field"},
+		{"{hosts: [a], http: [{match: [{headers: {x: {exakt: y}}}], route: [{destination: {host: a}}]}]}", false, "warning spec.http[0].match[0].headers[x].exakt: unknown field: without it the match has no condition, and matches every value"},
+		{"{hosts: [a], http: [{match: [{uri: {prefx: /f}}], route: [{destination: {host: a}}]}]}", false, "warning spec.http[0].match[0].uri.prefx: unknown field: without it the match has no condition, and matches every value"},
+		{"{hosts: [a], http: [{match: [{url: {prefix: /f}}], route: [{destination: {host: a}}]}]}", false, "warning spec.http[0].match[0].url: unknown field: without it the match has no condition, and matches every request"},
 		{"[]", true, "spec: must be an object, not a list"},
 	} {
 		r := testNormal.Object(read(t, istio("VirtualService", c.spec)), &fake{})

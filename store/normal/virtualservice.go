@@ -13,6 +13,7 @@ import (
 // virtualServiceRecords returns the record of a VirtualService, with all names resolved in the namespace of the
 // VirtualService. A VirtualService without hosts is a delegate, and has no gateways.
 func virtualServiceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
+	defer r.whole("rules")
 	vs := &networkingv1.VirtualService{}
 	if !r.spec(obj, vs) {
 		return nil
@@ -54,6 +55,7 @@ func virtualServiceRecords(n *Normalizer, r *report, obj *object.Object, ctx Loo
 			m.Gateways = gateways(m.Gateways, ns)
 		}
 	}
+	warnDead(r, vs)
 	if r.spoiled {
 		return nil
 	}

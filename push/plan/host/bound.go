@@ -60,7 +60,7 @@ func (t *Table) ordered(all []*model.VirtualService) []*model.VirtualService {
 func (t *Table) BoundRoutes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) bool {
 	applying, applies := t.applying(rules, spec.Port, as.Inputs)
 	if applies {
-		t.resolve(spec, ruleLists.List(catchAllsLast(applying.All())...), as, found)
+		t.resolve(spec, ruleLists.List(catchAllsLast(applying.All())...), as, true, found)
 	}
 	return applies
 }

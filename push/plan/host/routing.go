@@ -46,12 +46,13 @@ func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Persp
 		h := as.Hosts.Get(spec.Host)
 		return h.At(spec.Port) != nil
 	}
-	t.resolve(spec, applying, as, found)
+	t.resolve(spec, applying, as, false, found)
 	return true
 }
 
-// resolve sets the Rules of spec, and sets Destinations to the clusters to which the rules route.
-func (t *Table) resolve(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) {
+// resolve sets the Rules of spec, and sets Destinations to the clusters to which the rules route. The parameter bound
+// states that spec is a virtual host of a gateway, at whose port requests arrive.
+func (t *Table) resolve(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, bound bool, found *[]input.Problem) {
 	spec.Rules = rules
 	var list []vhost.Destination
 	seen := map[virtualservice.Ref]bool{}
@@ -63,7 +64,7 @@ func (t *Table) resolve(spec *vhost.Spec, rules intern.List[vhost.Rule], as Pers
 			seen[ref] = true
 			d, there := t.destination(as.Hosts, ref, spec.Port)
 			if !there {
-				t.reportMissing(spec, as, ref, found)
+				t.reportMissing(spec, as, ref, bound, found)
 			} else if t.astray(spec, as.Hosts, ref, found) || t.circular(spec, d.Cluster, ref, found) {
 				d.Cluster = xds.ClusterName{}
 			}
@@ -75,15 +76,15 @@ func (t *Table) resolve(spec *vhost.Spec, rules intern.List[vhost.Rule], as Pers
 
 // reportMissing appends a problem for a destination without a cluster. The problem is about the VirtualService of the
 // first rule that routes to the destination.
-func (t *Table) reportMissing(spec *vhost.Spec, as Perspective, ref virtualservice.Ref, found *[]input.Problem) {
+func (t *Table) reportMissing(spec *vhost.Spec, as Perspective, ref virtualservice.Ref, bound bool, found *[]input.Problem) {
 	i := slices.IndexFunc(spec.Rules.All(), func(r vhost.Rule) bool {
 		return r.Applies() && virtualservice.RuleSendsTo(r.HTTP(), ref)
 	})
 	if i < 0 {
 		return
 	}
-	if what := t.missing(spec, as, ref); what != "" {
-		by := spec.Rules.All()[i].VirtualService.Key
+	by := spec.Rules.All()[i].VirtualService.Key
+	if what := t.missing(spec, as, ref, bound, by.Namespace); what != "" {
 		*found = append(*found, input.NotFound(by, "spec.http", "destination "+what+"; requests to it are answered 503"))
 	}
 }
@@ -91,11 +92,12 @@ func (t *Table) reportMissing(spec *vhost.Spec, as Perspective, ref virtualservi
 // missing describes why a destination has no cluster. It returns "" if no request reaches the destination through this
 // virtual host, because the host's own service does not have the virtual host's port. If the host has no service, the
 // ports at which requests arrive are unknown. In this case, a destination without a port is reported only if its
-// service or subset does not exist.
-func (t *Table) missing(spec *vhost.Spec, as Perspective, ref virtualservice.Ref) string {
+// service or subset does not exist. At a gateway (bound), requests arrive at the port of the server. The text has the
+// ports of the destination's service if the service is exported to the namespace reader.
+func (t *Table) missing(spec *vhost.Spec, as Perspective, ref virtualservice.Ref, bound bool, reader string) string {
 	h := as.Hosts.Get(spec.Host)
 	served := h != nil && h.Service != nil
-	if served && h.At(spec.Port) == nil {
+	if !bound && served && h.At(spec.Port) == nil {
 		return ""
 	}
 	name := ref.Host
@@ -107,12 +109,35 @@ func (t *Table) missing(spec *vhost.Spec, as Perspective, ref virtualservice.Ref
 		return name + " is not there"
 	}
 	if ref.Port == 0 {
-		if !served {
+		if !bound && !served {
 			return ""
 		}
-		return fmt.Sprintf("%s states no port and has no port %d, to which requests to %s come", name, spec.Port, spec.Host)
+		return fmt.Sprintf("%s states no port and has no port %d%s, to which requests to %s come", name, spec.Port, to.portsFor(reader),
+			spec.Host)
 	}
-	return fmt.Sprintf("%s has no port %d here", name, ref.Port)
+	return fmt.Sprintf("%s has no port %d here%s", name, ref.Port, to.portsFor(reader))
+}
+
+// mostPorts is the maximum number of ports that a message lists.
+const mostPorts = 5
+
+// portsFor returns the ports of the host's service in parentheses, for messages to readers of a namespace. It returns
+// "" if the service is not exported to the namespace.
+func (h *Host) portsFor(namespace string) string {
+	if !model.Exported(h.Service.Spec.GetExportTo(), h.Service.Key.Namespace, namespace) {
+		return ""
+	}
+	var texts []string
+	for _, p := range h.Service.Spec.GetPorts() {
+		if len(texts) == mostPorts {
+			return " (it has " + strings.Join(texts, ", ") + " and others)"
+		}
+		texts = append(texts, fmt.Sprint(p.GetNumber()))
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return " (it has " + strings.Join(texts, ", ") + ")"
 }
 
 // hasSubset reports whether a rule of the host defines a subset.

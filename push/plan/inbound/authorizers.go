@@ -39,7 +39,9 @@ func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 			wl.found = append(wl.found, input.NotFound(p.Key, "spec.provider.name", message))
 		}
 		if wrong := out[at].Wrong; wrong != "" {
-			message := fmt.Sprintf("%q cannot be queried: %s; workloads of namespace %s refuse the requests that the policy matches",
+			message := fmt.Sprintf("%q cannot be queried: %s; workloads of namespace %s refuse the requests that the policy matches"+
+				", and where traffic is not HTTP (TCP, TLS that is passed through) all connections that its rules match "+
+				"without their HTTP fields",
 				provider, wrong, wl.key.Namespace)
 			wl.found = append(wl.found, input.Problem{Key: p.Key, Field: "spec.provider.name", Code: problem.NotFound,
 				Analyzer: problem.ReferencedResourceNotFound, Severity: problem.Error, Message: message})

@@ -68,7 +68,7 @@ func TestWarns(t *testing.T) {
 	for name, c := range map[string]struct{ raw, want string }{
 		"good":                         {of("DestinationRule", `{"host": "a"}`), ""},
 		"no effect":                    {of("EnvoyFilter", `{}`), "spec.configPatches: is empty: the EnvoyFilter has no effect"},
-		"a warning of a Gateway":       {of("Gateway", `{"servers": [{"hosts": ["*"], "port": {"number": 443, "name": "tls", "protocol": "TLS"}, "tls": {"credentialName": "a"}}]}`), "mode PASSTHROUGH does not terminate TLS"},
+		"a warning of a Gateway":       {of("Gateway", `{"servers": [{"hosts": ["*"], "port": {"number": 443, "name": "tls", "protocol": "TLS"}, "tls": {"credentialName": "a"}}]}`), "mode PASSTHROUGH, the default, does not terminate TLS"},
 		"a class of the mesh":          {gatewayAPI("GatewayClass", `{"controllerName": "istio.io/gateway-controller"}`), "spec.controllerName: the Gateway API is not served by this version"},
 		"a class of others":            {gatewayAPI("GatewayClass", `{"controllerName": "example.com/controller"}`), ""},
 		"a Gateway of the mesh":        {gatewayAPI("Gateway", `{"gatewayClassName": "istio-waypoint"}`), "a Gateway of class istio-waypoint gets no Deployment"},

@@ -74,7 +74,7 @@ func New(in *input.Input, key view.Scope, patches input.PatchSet, dst *layer.Lay
 	f.PlanAdded(func(name string) { f.routes.Use(f.configNamed(name), 1) }, &found)
 	f.PlanStatic(&found)
 	f.open(&found)
-	f.problems.Set("scope", append(found, f.edge.Problems()...))
+	f.problems.Set("scope", slices.Concat(found, f.edge.Problems(), f.unboundPorts()))
 	for _, c := range f.configs {
 		f.decideFixed(c)
 	}

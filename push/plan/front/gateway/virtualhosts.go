@@ -110,8 +110,8 @@ func lostRedirect(servers []gateways.Server, domain string) []input.Problem {
 	}
 	return []input.Problem{{Key: last.Gateway.Key, Field: fmt.Sprintf("spec.servers[%d].tls.httpsRedirect", last.Index),
 		Code: problem.Duplicate, Analyzer: problem.ConflictingGateways, Severity: problem.Error,
-		Message: fmt.Sprintf("host %s on port %d: %v (spec.servers[%d]) takes precedence and does not redirect; requests are not redirected",
-			domain, last.Bound, first.Gateway.Key, first.Index)}}
+		Message: fmt.Sprintf("host %s on %s: %v (spec.servers[%d]) takes precedence and does not redirect; requests are not redirected",
+			domain, last.PortText(), first.Gateway.Key, first.Index)}}
 }
 
 // leave removes the virtual host of a domain from a route configuration.
