@@ -32,13 +32,18 @@ func hostsOf(stated []string, namespace string) (hosts []Host) {
 		if text == "*/*" {
 			return []Host{{Name: "*"}}
 		}
-		of, name := model.ServerHost(text, namespace)
-		if h := (Host{of, name}); name != "" && !seen[h] {
+		if h := hostOf(text, namespace); h.Name != "" && !seen[h] {
 			seen[h] = true
 			hosts = append(hosts, h)
 		}
 	}
 	return hosts
+}
+
+// hostOf parses one host of a server.
+func hostOf(stated, namespace string) Host {
+	of, name := model.ServerHost(stated, namespace)
+	return Host{of, name}
 }
 
 // Names returns the SNI names of the filter chain of a server that terminates TLS: the names of its hosts, sorted, each

@@ -312,11 +312,25 @@ func (m *merger) keepHosts(s *Server, on *sharing) bool {
 		}
 		lost[w] = append(lost[w], h)
 	}
-	for _, w := range winners {
-		m.lose(*s, lostHosts(*s, lost[w], w, len(kept) == 0))
-	}
+	m.loseHosts(*s, winners, lost, len(kept) == 0)
 	s.Hosts = kept
 	return len(kept) > 0
+}
+
+// loseHosts records the hosts that a server lost to each of the winners. There may be thousands of winners, so the
+// reasons beyond the bound of lose are only counted.
+func (m *merger) loseHosts(s Server, winners []*Server, lost map[*Server][]Host, whole bool) {
+	if len(winners) == 0 {
+		return
+	}
+	field := s.hostFields()
+	for _, w := range winners {
+		var r reason
+		if m.lost[problem.Error] < problem.MostOfObject {
+			r = lostHosts(s, field(lost[w][0]), lost[w], w, whole)
+		}
+		m.lose(s, r)
+	}
 }
 
 // owner returns the server with a filter chain that Envoy cannot distinguish from the chain for the host h of s. The
