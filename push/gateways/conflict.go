@@ -231,11 +231,11 @@ func manyAuto(s Server) reason {
 }
 
 // beyond returns the reason why a Gateway's servers and hosts beyond the bounds of one Gateway are not served. The
-// first of them is the host of s with the index keep. All later hosts and servers follow.
-func beyond(s Server, keep int) reason {
+// first of them is the host that a server states at the index keep. All later hosts and servers follow.
+func beyond(keep int) reason {
 	r := reason{code: problem.NotAllowed}
 	if keep > 0 {
-		r.field = s.hostField(s.Hosts[keep])
+		r.field = hostPath(keep)
 	}
 	r.message = fmt.Sprintf("a Gateway may have %d servers and %d hosts; hosts and servers from here on are not served", mostServers,
 		mostHosts)

@@ -79,23 +79,25 @@ type sharing struct {
 	owners [2]*Server
 }
 
-// gateway merges the servers of one Gateway, up to its bounds.
+// gateway merges the servers of one Gateway, up to its bounds. A host that a server states repeatedly counts each time,
+// because parsing it is work.
 func (m *merger) gateway(g *model.Gateway) {
-	hosts := 0
+	room := mostHosts
 	for i, spec := range g.Spec.GetServers() {
-		s := Server{Gateway: g, Index: i, Hosts: hostsOf(spec.GetHosts(), g.Key.Namespace)}
 		if i == mostServers {
-			m.lose(s, beyond(s, 0))
-			return
+			room = 0
 		}
-		if hosts += len(s.Hosts); hosts > mostHosts {
-			keep := len(s.Hosts) - (hosts - mostHosts)
-			m.lose(s, beyond(s, keep))
-			if s.Hosts = s.Hosts[:keep]; keep > 0 {
+		s, stated := Server{Gateway: g, Index: i}, spec.GetHosts()
+		keep := min(room, len(stated))
+		s.Hosts = hostsOf(stated[:keep], g.Key.Namespace)
+		if i == mostServers || keep < len(stated) {
+			m.lose(s, beyond(keep))
+			if keep > 0 {
 				m.server(s)
 			}
 			return
 		}
+		room -= keep
 		m.server(s)
 	}
 }

@@ -15,13 +15,13 @@ import (
 func TestLostHostsAreLinear(t *testing.T) {
 	allocations := func(winners int) float64 {
 		var all []*model.Gateway
-		loser := "HTTPS+SIMPLE 443" + strings.Repeat(" d.com", 10*winners)
+		loser := "HTTPS+SIMPLE 443" + strings.Repeat(" d.com", 5*winners)
 		for i := range winners {
 			all = append(all, gateway(fmt.Sprintf("a/g%d@1", i), fmt.Sprintf("HTTPS+SIMPLE 443 h%d.com", i)))
 			loser += fmt.Sprintf(" x/h%d.com", i)
 		}
 		r := Router{Gateways: append(all, gateway("a/z@2", loser))}
-		if _, conflicts := Merge(r); len(conflicts) == 0 || conflicts[0].Field != fmt.Sprintf("spec.servers[0].hosts[%d]", 10*winners) {
+		if _, conflicts := Merge(r); len(conflicts) == 0 || conflicts[0].Field != fmt.Sprintf("spec.servers[0].hosts[%d]", 5*winners) {
 			t.Fatalf("%d winners: the conflicts begin with %v", winners, conflicts[:min(1, len(conflicts))])
 		}
 		return testing.AllocsPerRun(1, func() { Merge(r) })
