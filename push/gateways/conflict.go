@@ -66,11 +66,23 @@ func (s Server) field() string { return fmt.Sprintf("spec.servers[%d]", s.Index)
 // hostField returns the path of the host h below the server. If several stated hosts mean h, the path is that of the
 // first one.
 func (s Server) hostField(h Host) string {
-	index := slices.IndexFunc(s.Spec().GetHosts(), func(text string) bool {
-		return slices.Contains(hostsOf([]string{text}, s.namespace()), h)
-	})
-	return fmt.Sprintf("hosts[%d]", max(index, 0))
+	index := slices.IndexFunc(s.Spec().GetHosts(), func(text string) bool { return hostOf(text, s.namespace()) == h })
+	return hostPath(index)
 }
+
+// hostFields returns the result of hostField for all hosts of the server.
+func (s Server) hostFields() func(Host) string {
+	indices := make(map[Host]int, len(s.Hosts))
+	for i, text := range s.Spec().GetHosts() {
+		h := hostOf(text, s.namespace())
+		if _, earlier := indices[h]; !earlier {
+			indices[h] = i
+		}
+	}
+	return func(h Host) string { return hostPath(indices[h]) }
+}
+
+func hostPath(index int) string { return fmt.Sprintf("hosts[%d]", max(index, 0)) }
 
 // where returns the Gateway and the field of the server, for messages.
 func (s Server) where() string { return fmt.Sprintf("Gateway %s (%s)", s.Name(), s.field()) }
@@ -146,11 +158,11 @@ func moreSpecific(s Server, w *Server) *reason {
 		s.PortText(), w.where(), s.Spec().GetBind())
 }
 
-// lostHosts returns the reason why the server s does not serve the hosts in the parameter lost. Their SNI selects a
-// filter chain of the server w already. If w is nil, the hosts are not valid as SNI. The parameter whole states that no
-// other host of the server is served.
-func lostHosts(s Server, lost []Host, w *Server, whole bool) reason {
-	r := reason{winner: w, field: s.hostField(lost[0]), code: problem.Duplicate, analyzer: problem.ConflictingGateways}
+// lostHosts returns the reason why the server s does not serve the hosts in the parameter lost. The parameter field is
+// the path of the first of them. Their SNI selects a filter chain of the server w already. If w is nil, the hosts are
+// not valid as SNI. The parameter whole states that no other host of the server is served.
+func lostHosts(s Server, field string, lost []Host, w *Server, whole bool) reason {
+	r := reason{winner: w, field: field, code: problem.Duplicate, analyzer: problem.ConflictingGateways}
 	if w != nil {
 		r.message = fmt.Sprintf("%s on %s: %s takes precedence and has the name already", list(lost), s.PortText(), w.where())
 	} else {
@@ -227,11 +239,11 @@ func manyAuto(s Server) reason {
 }
 
 // beyond returns the reason why a Gateway's servers and hosts beyond the bounds of one Gateway are not served. The
-// first of them is the host of s with the index keep. All later hosts and servers follow.
-func beyond(s Server, keep int) reason {
+// first of them is the host that a server states at the index keep. All later hosts and servers follow.
+func beyond(keep int) reason {
 	r := reason{code: problem.NotAllowed}
 	if keep > 0 {
-		r.field = s.hostField(s.Hosts[keep])
+		r.field = hostPath(keep)
 	}
 	r.message = fmt.Sprintf("a Gateway may have %d servers and %d hosts; hosts and servers from here on are not served", mostServers,
 		mostHosts)

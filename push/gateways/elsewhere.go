@@ -25,9 +25,9 @@ type Owners struct {
 // Elsewhere has hosts of a listener whose connections reach other servers than the given ones (the argument of
 // Owners.Elsewhere). A request for such a host on a connection to a given server is misdirected (HTTP status 421).
 type Elsewhere struct {
-	// Guarded has the hosts that the given servers must not serve (Owners.Guard). Guarded lists only hosts that are
-	// equal to a host of a given server or covered by one, because the given servers serve no others. Guarded is nil if
-	// there are no such hosts.
+	// Guarded has the hosts that the given servers must not serve (Owners.Guard, Server.Admits). Guarded lists only
+	// hosts that are equal to a host of a given server or covered by one, because the given servers serve no others.
+	// Guarded is nil if there are no such hosts.
 	Guarded []string
 	// Open has further hosts whose owners require a client certificate, and that at least one of the given servers may
 	// serve because it precedes the owner (Owners.Guard). Open is nil if there are no such hosts.
@@ -86,14 +86,11 @@ func (s Server) asksForCertificate() bool {
 	return s.Ends() && (mode == networkingv1.ServerTLSSettings_MUTUAL || mode == networkingv1.ServerTLSSettings_ISTIO_MUTUAL)
 }
 
-// Guard returns the owner of a domain, and those of the given servers that may serve the domain, in the same order. The
-// owner is the server that gets the connections with the domain as SNI. The owner guards the domain if the owner
-// requires a client certificate. Only two kinds of servers may serve a guarded domain. The first kind has the TLS
-// settings of the owner. The second kind has no TLS, is of another namespace, precedes the owner, and has a host that
-// equals or covers the domain. So no tenant can turn away the requests of an older server, and no younger server gains
-// from an older one. The domain must be in lower case. If there is no owner, the result owner is the zero Server, and
-// all servers may serve the domain.
-func (o *Owners) Guard(servers []Server, domain string) (owner Server, allowed []Server) {
+// Guard returns the owner of a domain, and whether the owner guards the domain. The owner is the server that gets the
+// connections with the domain as SNI. The owner guards the domain if the owner requires a client certificate. Only the
+// servers that the owner admits (Server.Admits) may serve a guarded domain. The domain must be in lower case. If there
+// is no owner, the result owner is the zero Server.
+func (o *Owners) Guard(domain string) (owner Server, guards bool) {
 	owner, found := o.byName[domain]
 	for pattern := range model.Wildcards(domain) {
 		if found {
@@ -101,16 +98,14 @@ func (o *Owners) Guard(servers []Server, domain string) (owner Server, allowed [
 		}
 		owner, found = o.byName[pattern]
 	}
-	if !found || !owner.asksForCertificate() {
-		return owner, servers
-	}
-	for _, s := range servers {
-		if s.sameTLS(owner) || s.opens(owner) && s.covers(domain) {
-			allowed = append(allowed, s)
-		}
-	}
-	return owner, allowed
+	return owner, found && owner.asksForCertificate()
 }
+
+// Admits reports whether another server may serve the domains that s guards (Owners.Guard), among those that a host of
+// the other server equals or covers. Two kinds of servers may. The first kind has the TLS settings of s. The second
+// kind has no TLS, is of another namespace, and precedes s. So no tenant can turn away the requests of an older server,
+// and no younger server gains from an older one.
+func (s Server) Admits(other Server) bool { return other.sameTLS(s) || other.opens(s) }
 
 // sameTLS reports whether the server has TLS with the settings of another server.
 func (s Server) sameTLS(as Server) bool {
@@ -123,28 +118,25 @@ func (s Server) opens(owner Server) bool {
 	return !s.TLS() && s.namespace() != owner.namespace() && Precedes(s.Gateway, owner.Gateway) < 0
 }
 
-// covers reports whether one of the server's hosts equals or covers a domain.
-func (s Server) covers(domain string) bool {
-	return slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == domain || model.Covers(h.Name, domain) })
-}
-
 // Elsewhere returns the hosts of the listener whose connections reach other servers than the given ones. The lists in
 // the result are sorted. The caller owns the result.
 func (o *Owners) Elsewhere(servers []Server) (out Elsewhere) {
-	own := map[string][]Server{}
-	for _, s := range servers {
+	own := map[string]*holders{}
+	for i := range servers {
+		s := &servers[i]
 		for _, h := range s.Hosts {
-			own[h.Name] = append(own[h.Name], s)
+			if own[h.Name] == nil {
+				own[h.Name] = &holders{namespaces: map[string]bool{}}
+			}
+			own[h.Name].add(s)
 		}
 	}
 	guarded, open := map[string]bool{}, map[string]bool{} // guarded: from at least one of the servers
 	for name, of := range own {
 		for _, host := range o.guarded[name] {
-			by := o.byName[host]
-			for _, s := range of {
-				open[host] = open[host] || s.opens(by)
-				guarded[host] = guarded[host] || !s.opens(by) && !s.sameTLS(by)
-			}
+			some, all := of.admitted(o.byName[host])
+			open[host] = open[host] || some
+			guarded[host] = guarded[host] || !all
 		}
 	}
 	for host, is := range open {

@@ -21,8 +21,8 @@ func (h Host) String() string {
 	return h.Namespace + "/" + h.Name
 }
 
-// allows reports whether VirtualServices of a namespace may bind to the host.
-func (h Host) allows(namespace string) bool { return h.Namespace == "" || h.Namespace == namespace }
+// Allows reports whether VirtualServices of a namespace may bind to the host.
+func (h Host) Allows(namespace string) bool { return h.Namespace == "" || h.Namespace == namespace }
 
 // hostsOf parses the hosts of a server, each once, in the stated order. The namespace in "./h" is the parameter
 // namespace, which is the Gateway's own. "*/h" means "h". If one host is "*/*", the result is only "*", as in istiod.
@@ -32,13 +32,18 @@ func hostsOf(stated []string, namespace string) (hosts []Host) {
 		if text == "*/*" {
 			return []Host{{Name: "*"}}
 		}
-		of, name := model.ServerHost(text, namespace)
-		if h := (Host{of, name}); name != "" && !seen[h] {
+		if h := hostOf(text, namespace); h.Name != "" && !seen[h] {
 			seen[h] = true
 			hosts = append(hosts, h)
 		}
 	}
 	return hosts
+}
+
+// hostOf parses one host of a server.
+func hostOf(stated, namespace string) Host {
+	of, name := model.ServerHost(stated, namespace)
+	return Host{of, name}
 }
 
 // Names returns the SNI names of the filter chain of a server that terminates TLS: the names of its hosts, sorted, each
@@ -72,7 +77,7 @@ func Intersect(serverHosts []Host, namespace string, vsHost string) (domains []s
 	for _, h := range serverHosts {
 		domain := h.Name
 		switch {
-		case !h.allows(namespace):
+		case !h.Allows(namespace):
 			continue
 		case h.Name == vsHost, model.Covers(vsHost, h.Name):
 		case model.Covers(h.Name, vsHost):
@@ -99,7 +104,7 @@ func (s Server) States(domain string) bool {
 
 // StatesFor is like States, but considers only hosts that admit VirtualServices of a namespace.
 func (s Server) StatesFor(namespace, domain string) bool {
-	return slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == domain && h.allows(namespace) })
+	return slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == domain && h.Allows(namespace) })
 }
 
 // Allows reports whether VirtualServices of a namespace may serve a domain at the server. The case of domain is
@@ -107,6 +112,6 @@ func (s Server) StatesFor(namespace, domain string) bool {
 func (s Server) Allows(namespace, domain string) bool {
 	domain = strings.ToLower(domain)
 	return slices.ContainsFunc(s.Hosts, func(h Host) bool {
-		return h.allows(namespace) && (h.Name == domain || model.Covers(h.Name, domain))
+		return h.Allows(namespace) && (h.Name == domain || model.Covers(h.Name, domain))
 	})
 }

@@ -110,23 +110,25 @@ type sharing struct {
 	owners [2]*Server
 }
 
-// gateway merges the servers of one Gateway, up to its bounds.
+// gateway merges the servers of one Gateway, up to its bounds. A host that a server states repeatedly counts each time,
+// because parsing it is work.
 func (m *merger) gateway(g *model.Gateway) {
-	hosts := 0
+	room := mostHosts
 	for i, spec := range g.Spec.GetServers() {
-		s := Server{Gateway: g, Index: i, Hosts: hostsOf(spec.GetHosts(), g.Key.Namespace)}
 		if i == mostServers {
-			m.lose(s, beyond(s, 0))
-			return
+			room = 0
 		}
-		if hosts += len(s.Hosts); hosts > mostHosts {
-			keep := len(s.Hosts) - (hosts - mostHosts)
-			m.lose(s, beyond(s, keep))
-			if s.Hosts = s.Hosts[:keep]; keep > 0 {
+		s, stated := Server{Gateway: g, Index: i}, spec.GetHosts()
+		keep := min(room, len(stated))
+		s.Hosts = hostsOf(stated[:keep], g.Key.Namespace)
+		if i == mostServers || keep < len(stated) {
+			m.lose(s, beyond(keep))
+			if keep > 0 {
 				m.server(s)
 			}
 			return
 		}
+		room -= keep
 		m.server(s)
 	}
 }
@@ -349,11 +351,25 @@ func (m *merger) keepHosts(s *Server, on *sharing) bool {
 		}
 		lost[w] = append(lost[w], h)
 	}
-	for _, w := range winners {
-		m.lose(*s, lostHosts(*s, lost[w], w, len(kept) == 0))
-	}
+	m.loseHosts(*s, winners, lost, len(kept) == 0)
 	s.Hosts = kept
 	return len(kept) > 0
+}
+
+// loseHosts records the hosts that a server lost to each of the winners. There may be thousands of winners, so the
+// reasons beyond the bound of lose are only counted.
+func (m *merger) loseHosts(s Server, winners []*Server, lost map[*Server][]Host, whole bool) {
+	if len(winners) == 0 {
+		return
+	}
+	field := s.hostFields()
+	for _, w := range winners {
+		var r reason
+		if m.lost[problem.Error] < problem.MostOfObject {
+			r = lostHosts(s, field(lost[w][0]), lost[w], w, whole)
+		}
+		m.lose(s, r)
+	}
 }
 
 // owner returns the server with a filter chain that Envoy cannot distinguish from the chain for the host h of s. The

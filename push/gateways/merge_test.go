@@ -351,6 +351,7 @@ func TestBounds(t *testing.T) {
 		"servers":                 {gateway("a/a@1", many...), mostServers, mostServers, "-a/a spec.servers[1024] NotAllowed\n"},
 		"hosts in a server":       {gateway("a/a@1", "HTTP 80"+hosts(0, mostHosts-1), "HTTP 81"+hosts(mostHosts, 5), "HTTP 82 x.com"), 2, mostHosts, "-a/a spec.servers[1].hosts[1] NotAllowed\n"},
 		"hosts before a server":   {gateway("a/a@1", "HTTP 80"+hosts(0, mostHosts), "HTTP 81 x.com", "HTTP 82 y.com"), 1, mostHosts, "-a/a spec.servers[1] NotAllowed\n"},
+		"one host repeatedly":     {gateway("a/a@1", "HTTP 80 a.com"+strings.Repeat(" a.com", mostHosts), "HTTP 81 x.com"), 1, 1, "-a/a spec.servers[0].hosts[8192] NotAllowed\n"},
 		"as many as there may be": {gateway("a/a@1", "HTTP 80"+hosts(0, mostHosts-1), "HTTP 81 x.com"), 2, mostHosts, ""},
 	} {
 		listeners, conflicts := Merge(Router{Gateways: []*model.Gateway{c.gateway}})

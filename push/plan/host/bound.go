@@ -1,6 +1,7 @@
 package host
 
 import (
+	"iter"
 	"slices"
 
 	"navarch.io/navarch/push/build/vhost"
@@ -22,6 +23,24 @@ func (t *Table) BoundTo(gateway, host string) (all []*model.VirtualService) {
 		}
 	}
 	return t.ordered(all)
+}
+
+// BoundGateways yields the names in the field gateways of the VirtualServices that have http rules and list exactly
+// this host or wildcard. Names may repeat.
+func (t *Table) BoundGateways(host string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for r := range t.in.ByHost(model.KindVirtualService, host) {
+			spec := r.(*model.VirtualService).Spec
+			if len(spec.GetHttp()) == 0 {
+				continue
+			}
+			for _, gateway := range spec.GetGateways() {
+				if !yield(gateway) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // BoundOver returns the VirtualServices that BoundTo returns for the host or for a wildcard that covers it. Each occurs

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"maps"
 	"slices"
 
 	"navarch.io/navarch/push/gateways"
@@ -17,31 +16,33 @@ type config struct {
 	routes.Config
 	port    uint32 // the port of its virtual hosts: the port in the Gateway of the first server
 	servers []gateways.Server
-	stated  map[string][]int // maps a host in a Gateway to the ascending indices of the servers with this host
+	stated  stated
 	endings endings          // of the hosts in stated
 	owners  *gateways.Owners // the owners of the hosts of the listener
+	// distinct maps a Gateway ("namespace/name") to the ascending indices of its servers without those that repeat an
+	// earlier server (the field repeats).
+	distinct map[string][]int
+	// repeats contains the indices of servers that add nothing to virtual hosts, because an earlier server of the same
+	// Gateway has the same hosts, protocol and redirection.
+	repeats map[int]bool
 	// elsewhere has the hosts of the listener's other servers. Its list Others is empty if requests for these hosts
 	// are answered 404.
 	elsewhere gateways.Elsewhere
 }
 
-// newConfig returns the route configuration of at least one server. The argument bound is the port of the listener. The
-// argument owners has the owners of the listener's hosts.
+// newConfig returns the route configuration of at least one server, in order of precedence. The argument bound is the
+// port of the listener. The argument owners has the owners of the listener's hosts.
 func newConfig(name string, bound uint32, servers []gateways.Server, owners *gateways.Owners) *config {
 	c := &config{Config: routes.Config{Name: name, Port: bound}, port: servers[0].Spec().GetPort().GetNumber(), servers: servers,
-		stated: map[string][]int{}, owners: owners, elsewhere: owners.Elsewhere(servers)}
+		stated: statedBy(servers), owners: owners, elsewhere: owners.Elsewhere(servers)}
 	var ports []uint32
-	for i, s := range servers {
+	for _, s := range servers {
 		if port := s.Spec().GetPort().GetNumber(); !slices.Contains(ports, port) {
 			ports = append(ports, port)
 		}
-		for _, h := range s.Hosts {
-			if of := c.stated[h.Name]; len(of) == 0 || of[len(of)-1] != i {
-				c.stated[h.Name] = append(of, i)
-			}
-		}
 	}
 	c.ServerPorts, c.endings = numbers.List(ports...), endingsOf(c.stated)
+	c.distinct, c.repeats = distinctOf(servers)
 	return c
 }
 
@@ -117,29 +118,15 @@ func (c *config) shares(domain string) bool {
 	return shared
 }
 
-// serversOf returns the servers with a host that equals or covers the domain, in order.
-func (c *config) serversOf(domain string) (out []gateways.Server) {
-	indices := map[int]bool{}
-	add := func(name string) {
-		for _, i := range c.stated[name] {
-			indices[i] = true
+// serving returns the servers that may serve a domain (gateways.Owners.Guard), in order.
+func (c *config) serving(domain string) (out []gateways.Server) {
+	owner, guards := c.owners.Guard(domain)
+	for _, i := range c.stated.over(domain) {
+		if !guards || owner.Admits(c.servers[i]) {
+			out = append(out, c.servers[i])
 		}
 	}
-	add(domain)
-	add("*")
-	for pattern := range model.Wildcards(domain) {
-		add(pattern)
-	}
-	for _, i := range slices.Sorted(maps.Keys(indices)) {
-		out = append(out, c.servers[i])
-	}
 	return out
-}
-
-// serving returns the servers that may serve a domain (gateways.Owners.Guard), in order.
-func (c *config) serving(domain string) []gateways.Server {
-	_, may := c.owners.Guard(c.serversOf(domain), domain)
-	return may
 }
 
 // configNamed returns the Config of the route configuration that a listener requests by a name.

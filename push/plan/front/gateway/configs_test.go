@@ -10,9 +10,9 @@ import (
 func TestHostsConcernTheirServersAlone(t *testing.T) {
 	all := map[string]*config{}
 	add := func(name string, hosts ...string) {
-		c := &config{stated: map[string][]int{}}
+		c := &config{stated: stated{}}
 		for _, h := range hosts {
-			c.stated[h] = []int{0}
+			c.stated[h] = []statedHost{{}}
 		}
 		c.Name, all[name] = name, c
 	}

@@ -33,22 +33,29 @@ func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 	if len(c.elsewhere.Guarded)+len(c.elsewhere.Shared)+len(c.elsewhere.Others) > 0 {
 		f.misdirects[c.Name] = true
 	}
-	said := map[*networkingv1.Server]bool{}
+	if len(c.elsewhere.Open)+len(c.elsewhere.Guarded) == 0 { // Open contains the list Shared
+		return
+	}
+	said, first := map[*networkingv1.Server]bool{}, c.firstAdmitted()
 	for _, name := range c.elsewhere.Open {
-		if by, may := c.owners.Guard(c.serversOf(name), name); !said[by.Spec()] {
-			said[by.Spec()] = true
-			*found = append(*found, openHost(may[0], by, name))
+		by, _ := c.owners.Guard(name)
+		if said[by.Spec()] {
+			continue
+		}
+		said[by.Spec()] = true
+		if winner, some := first(by, name); some {
+			*found = append(*found, openHost(winner, by, name))
 		}
 	}
 	for _, name := range slices.Concat(c.elsewhere.Guarded, c.elsewhere.Shared) {
-		by, may := c.owners.Guard(c.serversOf(name), name)
+		by, _ := c.owners.Guard(name)
 		effect := "requests to this server are answered 421"
-		if len(may) > 0 {
+		if _, some := first(by, name); some {
 			effect = "this server does not serve it"
 		}
-		for _, i := range c.stated[name] {
-			s := c.servers[i]
-			if slices.ContainsFunc(may, func(o gateways.Server) bool { return o.Spec() == s.Spec() }) {
+		for k, h := range c.stated[name] {
+			s := c.servers[h.server]
+			if again := k > 0 && c.stated[name][k-1].server == h.server; again || by.Admits(s) {
 				continue
 			}
 			*found = append(*found, input.Problem{Key: s.Gateway.Key, Field: fmt.Sprintf("spec.servers[%d].hosts", s.Index),
@@ -56,6 +63,38 @@ func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 				Message: fmt.Sprintf("host %s on port %d: %v (spec.servers[%d]) requires a client certificate for it, so that %s",
 					name, s.Bound, by.Gateway.Key, by.Index, effect)})
 		}
+	}
+}
+
+// firstAdmitted returns a function that returns the first server that may serve a domain although its owner guards it.
+// For each host the function compares the owner with two servers only, the first one and the first one of another
+// namespace. Both have the order of precedence, and no server of the owner's namespace may serve without TLS. So if the
+// owner admits neither, it admits no server with this host.
+func (c *config) firstAdmitted() func(owner gateways.Server, domain string) (first gateways.Server, some bool) {
+	leads := make(map[string][]int, len(c.stated))
+	for name, all := range c.stated {
+		of := func(i int) string { return c.servers[all[i].server].Gateway.Key.Namespace }
+		leads[name] = []int{all[0].server}
+		for i := range all {
+			if of(i) != of(0) {
+				leads[name] = append(leads[name], all[i].server)
+				break
+			}
+		}
+	}
+	return func(owner gateways.Server, domain string) (first gateways.Server, some bool) {
+		best := len(c.servers)
+		for pattern := range covering(domain) {
+			for _, i := range leads[pattern] {
+				if i < best && owner.Admits(c.servers[i]) {
+					best = i
+				}
+			}
+		}
+		if best == len(c.servers) {
+			return first, false
+		}
+		return c.servers[best], true
 	}
 }
 

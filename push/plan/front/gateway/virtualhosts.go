@@ -37,14 +37,13 @@ const (
 // those of the wildcards that cover it.
 func (f *Front) decide(c *config, domain string) {
 	vh := routes.VirtualHost{ID: domain, Host: domain, Port: c.port, Domains: strs.List(domain), Bound: true}
-	servers := c.serving(domain)
-	all, reads, found := f.collect(&vh, servers, domain)
+	all, reads, found := f.collect(c, &vh, domain)
 	if c.shares(domain) {
 		for pattern := range model.Wildcards(domain) {
 			if len(all) > 0 || vh.TLSOnly {
 				break
 			}
-			all, reads, found = f.collect(&vh, servers, pattern)
+			all, reads, found = f.collect(c, &vh, pattern)
 		}
 	}
 	vh.Kept = vh.TLSOnly
@@ -64,17 +63,18 @@ func (f *Front) decide(c *config, domain string) {
 	f.decideBlackhole(c)
 }
 
-// collect returns the http rules of the VirtualServices with a domain, server by server, and the inputs that they read.
-// It sets GRPCWeb, HTTP3 and TLSOnly of the virtual host. TLSOnly means that requests without TLS are redirected.
-func (f *Front) collect(vh *routes.VirtualHost, servers []gateways.Server,
-	domain string) (all []vhost.Rule, reads []string, found []input.Problem) {
+// collect returns the http rules of the VirtualServices with a name, server by server, and the inputs that they read.
+// The name is the domain of the virtual host, or a wildcard that covers it. collect sets GRPCWeb, HTTP3 and TLSOnly of
+// the virtual host. TLSOnly means that requests without TLS are redirected.
+func (f *Front) collect(c *config, vh *routes.VirtualHost, name string) (all []vhost.Rule, reads []string, found []input.Problem) {
 	seen := map[vhost.Rule]bool{} // two servers of one Gateway have the same rules
 	var serving []gateways.Server // the servers of the domain, in order of precedence
 	decided := false              // the oldest server with rules decides whether requests may be gRPC-Web
-	for _, s := range servers {
-		own := s.States(domain)
+	for _, i := range f.concerned(c, vh.Host, name) {
+		s := c.servers[i]
+		own := len(c.stated.by(i, name)) > 0
 		bound := false
-		for _, vs := range f.boundTo(s, domain, own) {
+		for _, vs := range f.boundTo(c, i, name, own) {
 			bound = true
 			for _, r := range host.RulesFor(vs, s.Name()).All() {
 				if !seen[r] {
@@ -94,11 +94,39 @@ func (f *Front) collect(vh *routes.VirtualHost, servers []gateways.Server,
 			continue
 		}
 		if serving = append(serving, s); s.Spec().GetTls().GetHttpsRedirect() {
-			lost := lostRedirect(serving, domain)
+			lost := lostRedirect(serving, name)
 			found, vh.TLSOnly = append(found, lost...), vh.TLSOnly || len(lost) == 0
 		}
 	}
 	return all, reads, found
+}
+
+// concerned returns the ascending indices of the servers that may serve a domain and that may add rules, a redirection
+// or HTTP/3 to its virtual host, for a name (collect). A server that only covers the name adds nothing unless a
+// VirtualService with the name is bound to its Gateway. So the thousands of servers with "*" that a port may have are
+// not visited for each domain.
+func (f *Front) concerned(c *config, domain, name string) (indices []int) {
+	for _, h := range c.stated[name] {
+		indices = append(indices, h.server)
+	}
+	add := func(i int) {
+		if c.stated.covers(i, domain) {
+			indices = append(indices, i)
+		}
+	}
+	if c.servers[0].QUIC { // a server with TLS has its route configuration alone
+		add(0)
+	}
+	for gateway := range f.hosts.BoundGateways(name) {
+		for _, i := range c.distinct[gateway] {
+			add(i)
+		}
+	}
+	slices.Sort(indices)
+	owner, guards := c.owners.Guard(domain)
+	return slices.DeleteFunc(slices.Compact(indices), func(i int) bool {
+		return c.repeats[i] || guards && !owner.Admits(c.servers[i])
+	})
 }
 
 // lostRedirect returns the problem of the last server of a domain if its httpsRedirect has no effect: the first server
@@ -124,24 +152,27 @@ func (f *Front) leave(c *config, domain string) {
 	f.decideBlackhole(c)
 }
 
-// boundTo returns the VirtualServices whose rules apply to a domain at a server, sorted by precedence. A VirtualService
-// that lists the domain applies if the server allows the domain for the VirtualService's namespace. If the server lists
-// the domain itself (own), VirtualServices with a wildcard that covers the domain apply too.
-func (f *Front) boundTo(s gateways.Server, domain string, own bool) []*model.VirtualService {
+// boundTo returns the VirtualServices whose rules apply to a domain at the server with an index, sorted by precedence.
+// A VirtualService that lists the domain applies if the server allows the domain for the VirtualService's namespace. If
+// the server lists the domain itself (own), VirtualServices with a wildcard that covers the domain apply too.
+func (f *Front) boundTo(c *config, server int, domain string, own bool) []*model.VirtualService {
 	all := f.hosts.BoundTo
 	if own {
 		all = f.hosts.BoundOver
 	}
-	return slices.DeleteFunc(all(s.Name(), domain), func(vs *model.VirtualService) bool {
-		namespace := vs.Key.Namespace
-		return !s.StatesFor(namespace, domain) && !(s.Allows(namespace, domain) && slices.Contains(vs.Spec.GetHosts(), domain))
+	return slices.DeleteFunc(all(c.servers[server].Name(), domain), func(vs *model.VirtualService) bool {
+		if c.stated.admits(server, vs.Key.Namespace, domain) {
+			return false
+		}
+		lists := !own || slices.Contains(vs.Spec.GetHosts(), domain)
+		return !lists || !c.stated.allows(server, vs.Key.Namespace, domain)
 	})
 }
 
 // decideFixed decides the virtual hosts that a route configuration may have without any VirtualService.
 func (f *Front) decideFixed(c *config) {
-	for domain, servers := range c.stated {
-		if slices.ContainsFunc(servers, func(i int) bool { return c.servers[i].Spec().GetTls().GetHttpsRedirect() }) {
+	for domain, by := range c.stated {
+		if slices.ContainsFunc(by, func(h statedHost) bool { return c.servers[h.server].Spec().GetTls().GetHttpsRedirect() }) {
 			f.decide(c, domain)
 		}
 	}
