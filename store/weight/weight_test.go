@@ -256,8 +256,6 @@ func TestOf(t *testing.T) {
 		"subsets of a wildcard":           {record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: "*.a.example.com", Subsets: make20()}), 1000 * 20 * cluster, 0},
 		"of a narrow one":                 {record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: "*-x.a.example.com", Subsets: make20()}), 1000 * 20 * cluster, 0},
 		"of another domain":               {record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: "*.example.org", Subsets: make20()}), 20 * cluster, 0},
-		"a large ring":                    {record(t, model.KindDestinationRule, "d", ringOf("h1.a.example.com", 8<<20)), 100 * 3 * (8 << 20) / perEntry, 0},
-		"a common ring":                   {record(t, model.KindDestinationRule, "d", ringOf("h1.a.example.com", 1024)), 100 * 2 * subset, 0},
 		"subsets of nothing":              {record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: "none", Subsets: make20(), ExportTo: []string{"."}}), 0, 20 * cluster},
 		"routes by matches":               {record(t, model.KindVirtualService, "v", routesFor(50, "h1.a.example.com", "none")), 101 * 100 * route, 0},
 		"a patch of all clusters":         {record(t, model.KindEnvoyFilter, "f", filter(outbound, networkingv1.EnvoyFilter_CLUSTER, "", 20_000)), 0, 1000 * 19},
@@ -399,13 +397,4 @@ func TestWeightOfLabelsOfClients(t *testing.T) {
 	if a, b, c := by(0, "app"), by(0, "app=x"), by(3, "app=x", "app"); a != 32 || b != 0 || c != 99 {
 		t.Errorf("%d, %d and %d", a, b, c)
 	}
-}
-
-// ringOf returns a DestinationRule with two subsets, of which one states the size of its ring.
-func ringOf(host string, size uint64) *networkingv1.DestinationRule {
-	hash := &networkingv1.LoadBalancerSettings_ConsistentHashLB{HashAlgorithm: &networkingv1.LoadBalancerSettings_ConsistentHashLB_RingHash_{
-		RingHash: &networkingv1.LoadBalancerSettings_ConsistentHashLB_RingHash{MinimumRingSize: size}}}
-	balancer := &networkingv1.LoadBalancerSettings{LbPolicy: &networkingv1.LoadBalancerSettings_ConsistentHash{ConsistentHash: hash}}
-	return &networkingv1.DestinationRule{Host: host, Subsets: []*networkingv1.Subset{{Name: "plain"},
-		{Name: "hashed", TrafficPolicy: &networkingv1.TrafficPolicy{LoadBalancer: balancer}}}}
 }

@@ -277,8 +277,8 @@ func TestHostsAtGateways(t *testing.T) {
 	}
 }
 
-// A host with a port matches with trailing dots and in upper case too, and no other port. A host without a port matches
-// with any port.
+// A host with a port matches with trailing dots and in upper case too. It matches no other port. A host without a port
+// matches with any port.
 func TestFormsOfHosts(t *testing.T) {
 	for host, forms := range map[string][]struct {
 		authority string

@@ -42,7 +42,12 @@ func (r *multimap[V]) of(name string) iter.Seq[V] { return r.under(name + "\x00"
 // under yields the values of all names that begin with a prefix.
 func (r *multimap[V]) under(prefix string) iter.Seq[V] {
 	return func(yield func(V) bool) {
-		for _, value := range r.entries(prefix) {
+		if r.tree == nil {
+			return
+		}
+		entries := r.tree.Root().Iterator()
+		entries.SeekPrefix([]byte(prefix))
+		for _, value, ok := entries.Next(); ok; _, value, ok = entries.Next() {
 			if !yield(value) {
 				return
 			}
@@ -53,24 +58,13 @@ func (r *multimap[V]) under(prefix string) iter.Seq[V] {
 // named yields the values of all names that begin with a prefix, each with its name.
 func (r *multimap[V]) named(prefix string) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
-		for key, value := range r.entries(prefix) {
-			if name, _, _ := strings.Cut(string(key), "\x00"); !yield(name, value) {
-				return
-			}
-		}
-	}
-}
-
-// entries yields the values of all names that begin with a prefix, each with its key in the tree.
-func (r *multimap[V]) entries(prefix string) iter.Seq2[[]byte, V] {
-	return func(yield func([]byte, V) bool) {
 		if r.tree == nil {
 			return
 		}
 		entries := r.tree.Root().Iterator()
 		entries.SeekPrefix([]byte(prefix))
 		for key, value, ok := entries.Next(); ok; key, value, ok = entries.Next() {
-			if !yield(key, value) {
+			if name, _, _ := strings.Cut(string(key), "\x00"); !yield(name, value) {
 				return
 			}
 		}
