@@ -142,7 +142,8 @@ func (s *stage) request(args []string) (*actor, walk.Request, error) {
 	return a, r, nil
 }
 
-// resolve acts as the cluster's DNS: it returns the address of a name, for an application in a namespace.
+// resolve acts as the cluster's DNS: it returns the address of a name, for an application in a namespace. Of a service
+// with addresses of both IP versions, it returns the first of IPv4.
 func (s *stage) resolve(host, namespace string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip.String()
@@ -151,7 +152,13 @@ func (s *stage) resolve(host, namespace string) string {
 	for _, name := range []string{host + "." + namespace + suffix, host + suffix, host + ".cluster.local", host} {
 		for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 			for r := range snapshot.ByHost(kind, name) {
-				if all := r.(*model.Service).Spec.GetAddresses(); len(all) > 0 {
+				all := r.(*model.Service).Spec.GetAddresses()
+				for _, text := range all {
+					if ip, err := netip.ParseAddr(text); err == nil && ip.Is4() {
+						return text
+					}
+				}
+				if len(all) > 0 {
 					return all[0]
 				}
 			}
