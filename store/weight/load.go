@@ -126,8 +126,9 @@ func ring(d *networkingv1.DestinationRule) int {
 	entries := uint64(0)
 	for _, b := range balances(d) {
 		h := b.GetConsistentHash()
-		entries = max(entries, h.GetRingHash().GetMinimumRingSize(), h.GetMaglev().GetTableSize(),
-			h.GetMinimumRingSize()) //nolint:staticcheck // deprecated, still in use
+		//lint:ignore SA1019 users still state it
+		deprecated := h.GetMinimumRingSize()
+		entries = max(entries, h.GetRingHash().GetMinimumRingSize(), h.GetMaglev().GetTableSize(), deprecated)
 	}
 	if entries <= commonRing {
 		return 0
