@@ -57,7 +57,7 @@ func (q *walks) problemsOf(cmd *cobra.Command, s *subject, of suspects) (lines [
 // linesOf returns the problems that the suspects blame, each once. If no problem names the host of a connection without
 // a filter chain, it returns those of servers at the port that are not served: a message names at most some hosts.
 func linesOf(all []fleetapi.Problem, of suspects) (lines []string) {
-	for _, blame := range []func(object, message string) bool{of.blame, of.blamePort} {
+	for _, blame := range []func(object, message string) bool{of.blame, of.blamePort()} {
 		for _, p := range all {
 			line := strings.TrimSpace(p.Object+" "+p.Field) + ": " + p.Message
 			if blame(p.Object, p.Message) && !slices.Contains(lines, line) {
@@ -94,8 +94,8 @@ func suspectsOf(s *subject, r walk.Result, arrived walk.Request) suspects {
 }
 
 // blame reports whether a problem of an object may explain the result. A Gateway or a VirtualService explains a
-// connection without a filter chain if the message names the host. A VirtualService explains a
-// missing cluster if the message names its host, and no other subset or port.
+// connection without a filter chain if the message names the host. A VirtualService
+// explains a missing cluster if the message names its host, and no other subset or port.
 func (of suspects) blame(object, message string) bool {
 	if slices.Contains(of.objects, object) {
 		return true
@@ -126,11 +126,15 @@ func (of suspects) blame(object, message string) bool {
 	})
 }
 
-// blamePort reports whether a problem is that a server at the port of the connection is not served.
-func (of suspects) blamePort(object, message string) bool {
-	return strings.HasPrefix(object, "Gateway ") && strings.Contains(message, "this server is not served") &&
-		(strings.Contains(message, fmt.Sprintf("(%d of the Pod)", of.port)) ||
-			regexp.MustCompile(fmt.Sprintf(`\bport %d\b( [^(]|[^ ]|$)`, of.port)).MatchString(message))
+// blamePort returns a function that reports whether a problem is that a server at the port of the connection is not
+// served.
+func (of suspects) blamePort() func(object, message string) bool {
+	translated := fmt.Sprintf("(%d of the Pod)", of.port)
+	bound := regexp.MustCompile(fmt.Sprintf(`\bport %d\b( [^(]|[^ ]|$)`, of.port))
+	return func(object, message string) bool {
+		return strings.HasPrefix(object, "Gateway ") && strings.Contains(message, "this server is not served") &&
+			(strings.Contains(message, translated) || bound.MatchString(message))
+	}
 }
 
 // brokenObjects returns the objects whose problems may explain a result, as "Kind namespace/name". They are the

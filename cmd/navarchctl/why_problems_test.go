@@ -179,7 +179,7 @@ func TestWhyExplainsLostHostsAndClusters(t *testing.T) {
 		"port 8443 (9443 of the Pod): Gateway edge/a takes precedence; this server is not served": false,
 		"port 84431: Gateway edge/a takes precedence; this server is not served":                  false,
 	} {
-		if of.blamePort("Gateway edge/b", message) != want {
+		if of.blamePort()("Gateway edge/b", message) != want {
 			t.Errorf("%s: want %v", message, want)
 		}
 	}

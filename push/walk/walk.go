@@ -355,8 +355,8 @@ func (w *walker) isAt(l *listenerv3.Listener, address string) bool {
 	}
 	for _, one := range all {
 		a := one.GetSocketAddress()
-		if pipe := one.GetPipe(); pipe != nil && "unix://"+pipe.GetPath() == address ||
-			a != nil && a.GetAddress() == address && a.GetPortValue() == w.Port && a.GetProtocol() == corev3.SocketAddress_TCP && w.reaches(a) {
+		if pipe := one.GetPipe(); pipe != nil && "unix://"+pipe.GetPath() == address || a != nil && a.GetAddress() == address &&
+			a.GetPortValue() == w.Port && a.GetProtocol() == corev3.SocketAddress_TCP && w.reaches(a) {
 			return true
 		}
 	}

@@ -244,8 +244,8 @@ func differing(a, b []object.Problem) (inA, inB []object.Problem) {
 }
 
 // spliced returns a list without the problems gone and with the problems come. The list and the result are in the order
-// of compare. Problems in both gone and come have no effect. The result is the
-// list itself if there is no effect, and a new list otherwise.
+// of compare. Problems in both gone and come have no effect. The result is the list itself if there is no effect, and a
+// new list otherwise.
 func spliced(list, gone, come []object.Problem) []object.Problem {
 	gone, come = slices.SortedFunc(slices.Values(gone), compare), slices.SortedFunc(slices.Values(come), compare)
 	var out []object.Problem

@@ -39,7 +39,8 @@ func (r *multimap[V]) put(name, id string, value V, there bool) {
 // of yields the values of a name.
 func (r *multimap[V]) of(name string) iter.Seq[V] { return r.under(name + "\x00") }
 
-// under yields the values of all names that begin with a prefix.
+// under yields the values of all names that begin with a prefix. It does not call named, since two nested iterators
+// would allocate at each look-up.
 func (r *multimap[V]) under(prefix string) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		if r.tree == nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	securityv1 "istio.io/api/security/v1beta1"
 
@@ -29,7 +30,7 @@ func (f *Front) unboundPorts() (found []input.Problem) {
 	if len(bound) == 0 {
 		return nil
 	}
-	here := f.boundPorts()
+	here := sync.OnceValue(f.boundPorts)
 	for _, p := range f.edge.Policies.All() {
 		m := model.Authorization(p)
 		if len(m.GetSelector().GetMatchLabels())+len(m.GetTargetRefs()) == 0 && m.GetTargetRef() == nil {
@@ -39,7 +40,7 @@ func (f *Front) unboundPorts() (found []input.Problem) {
 		for _, field := range fields[:min(len(fields), problem.MostOfObject)] {
 			found = append(found, input.Warning(p.Key, problem.NoEffect, field, fmt.Sprintf("names no port at which the gateways of "+
 				"namespace %s listen, so it matches nothing there: state the port of the Pod, not that of the Gateway's server (here %s)",
-				f.Key.Edge.Value().Namespace, here)))
+				f.Key.Edge.Value().Namespace, here())))
 		}
 	}
 	return found
