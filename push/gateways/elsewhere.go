@@ -91,14 +91,12 @@ func (s Server) asksForCertificate() bool {
 // servers that the owner admits (Server.Admits) may serve a guarded domain. The domain must be in lower case. If there
 // is no owner, the result owner is the zero Server.
 func (o *Owners) Guard(domain string) (owner Server, guards bool) {
-	owner, found := o.byName[domain]
-	for pattern := range model.Wildcards(domain) {
-		if found {
-			break
+	for pattern := range model.Covering(domain) {
+		if owner, found := o.byName[pattern]; found {
+			return owner, owner.asksForCertificate()
 		}
-		owner, found = o.byName[pattern]
 	}
-	return owner, found && owner.asksForCertificate()
+	return Server{}, false
 }
 
 // Admits reports whether another server may serve the domains that s guards (Owners.Guard), among those that a host of

@@ -2,7 +2,6 @@ package analysis
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -24,7 +23,7 @@ func (x *examination) services(host string) (all []*model.Service) {
 
 // hasService reports whether a service has the host itself, or a wildcard that covers the host.
 func (x *examination) hasService(host string) bool {
-	for of := range covering(host) {
+	for of := range model.Covering(host) {
 		if len(x.with(fact{kind: serviceOfHost, name: of})) > 0 {
 			return true
 		}
@@ -35,7 +34,7 @@ func (x *examination) hasService(host string) bool {
 // hasSubset reports whether a DestinationRule for the host, or for a wildcard that covers the host, has the named
 // subset. The second result reports whether there is any such rule. The subsets of a record are sorted by name.
 func (x *examination) hasSubset(host, name string) (is, found bool) {
-	for of := range covering(host) {
+	for of := range model.Covering(host) {
 		for _, r := range x.with(fact{kind: ruleOfHost, name: of}) {
 			_, has := subsetOf(r.(*model.DestinationRule).Spec.GetSubsets(), name)
 			is, found = is || has, true
@@ -48,20 +47,6 @@ func (x *examination) hasSubset(host, name string) (is, found bool) {
 // be sorted by name.
 func subsetOf(all []*networkingv1.Subset, name string) (at int, has bool) {
 	return slices.BinarySearchFunc(all, name, func(s *networkingv1.Subset, name string) int { return strings.Compare(s.GetName(), name) })
-}
-
-// covering returns a host and every wildcard that covers it.
-func covering(host string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		if !yield(host) {
-			return
-		}
-		for of := range model.Wildcards(host) {
-			if !yield(of) {
-				return
-			}
-		}
-	}
 }
 
 // unknownHost warns of a DestinationRule if no service has its host. Rules for wildcards are not checked.

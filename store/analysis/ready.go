@@ -80,7 +80,7 @@ func (x *examination) unready(host string) bool {
 func (x *examination) unreadySubset(host, name string) bool {
 	services := x.services(host)
 	found := false
-	for of := range covering(host) {
+	for of := range model.Covering(host) {
 		for _, r := range x.with(fact{kind: ruleOfHost, name: of}) {
 			all := r.(*model.DestinationRule).Spec.GetSubsets()
 			at, has := subsetOf(all, name)

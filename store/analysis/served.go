@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"slices"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -13,7 +12,7 @@ import (
 // with all of these hosts.
 type served struct {
 	names   map[string]bool
-	endings []string // the names backwards, sorted; nil before the first wildcard is looked up
+	endings model.Endings // of the names; nil before the first wildcard is looked up
 }
 
 // servedBy returns the hosts of servers to which VirtualServices of a namespace may bind
@@ -34,33 +33,19 @@ func servedBy(servers []*networkingv1.Server, own, namespace string) *served {
 // has reports whether a server has a host of a VirtualService, a wildcard that covers the host, or a host that the
 // VirtualService's wildcard covers.
 func (s *served) has(host string) bool {
-	if s.names[host] {
-		return true
-	}
-	for wildcard := range model.Wildcards(host) {
-		if s.names[wildcard] {
+	for of := range model.Covering(host) {
+		if s.names[of] {
 			return true
 		}
 	}
-	rest, is := strings.CutPrefix(host, "*")
-	if !is {
+	if !strings.HasPrefix(host, "*") {
 		return false
 	}
 	if s.endings == nil {
-		for name := range s.names {
-			s.endings = append(s.endings, model.Backwards(name))
-		}
-		slices.Sort(s.endings)
+		s.endings = model.EndingsOf(s.names)
 	}
-	ending := model.Backwards(rest)
-	at, _ := slices.BinarySearch(s.endings, ending)
-	for _, name := range s.endings[at:] {
-		if !strings.HasPrefix(name, ending) {
-			break
-		}
-		if model.Covers(host, model.Backwards(name)) { // false for the ending itself only, which comes first
-			return true
-		}
+	for range s.endings.Covered(host) {
+		return true
 	}
 	return false
 }

@@ -29,6 +29,20 @@ func Wildcards(host string) iter.Seq[string] {
 	}
 }
 
+// Covering yields a host or wildcard, and then the wildcards that cover it (Wildcards).
+func Covering(host string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !yield(host) {
+			return
+		}
+		for pattern := range Wildcards(host) {
+			if !yield(pattern) {
+				return
+			}
+		}
+	}
+}
+
 // Covers reports whether a wildcard covers a host or another wildcard, which means that Wildcards(host) yields it. It
 // is false for equal arguments, and if wildcard does not begin with "*".
 func Covers(wildcard, host string) bool {

@@ -65,10 +65,7 @@ func imports(w *world) {
 
 // exists reports whether a namespace has a host, or a wildcard that covers the host.
 func exists(hosts map[string]map[string]bool, host, namespace string) bool {
-	if hosts[host][namespace] {
-		return true
-	}
-	for of := range model.Wildcards(host) {
+	for of := range model.Covering(host) {
 		if hosts[of][namespace] {
 			return true
 		}

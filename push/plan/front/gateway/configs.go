@@ -17,7 +17,7 @@ type config struct {
 	port    uint32 // the port of its virtual hosts: the port in the Gateway of the first server
 	servers []gateways.Server
 	stated  stated
-	endings endings          // of the hosts in stated
+	endings model.Endings    // of the hosts in stated
 	owners  *gateways.Owners // the owners of the hosts of the listener
 	// distinct maps a Gateway ("namespace/name") to the ascending indices of its servers without those that repeat an
 	// earlier server (the field repeats).
@@ -41,7 +41,7 @@ func newConfig(name string, bound uint32, servers []gateways.Server, owners *gat
 			ports = append(ports, port)
 		}
 	}
-	c.ServerPorts, c.endings = numbers.List(ports...), endingsOf(c.stated)
+	c.ServerPorts, c.endings = numbers.List(ports...), model.EndingsOf(c.stated)
 	c.distinct, c.repeats = distinctOf(servers)
 	return c
 }
@@ -50,7 +50,7 @@ func newConfig(name string, bound uint32, servers []gateways.Server, owners *gat
 // servers, and an edit of a VirtualService affects only the few servers that cover its hosts.
 type stating struct {
 	by      map[string][]*config
-	endings endings // of the hosts in by
+	endings model.Endings // of the hosts in by
 }
 
 func newStating(configs map[string]*config) stating {
@@ -60,7 +60,7 @@ func newStating(configs map[string]*config) stating {
 			by[name] = append(by[name], c)
 		}
 	}
-	return stating{by, endingsOf(by)}
+	return stating{by, model.EndingsOf(by)}
 }
 
 // configs returns the route configurations with a server whose host overlaps the given host, each once. Hosts overlap
@@ -75,12 +75,11 @@ func (s stating) configs(host string) (out []*config) {
 			}
 		}
 	}
-	add(s.by[host])
-	for pattern := range model.Wildcards(host) {
+	for pattern := range model.Covering(host) {
 		add(s.by[pattern])
 	}
 	if input.IsWildcard(host) {
-		for name := range s.endings.covered(host) {
+		for name := range s.endings.Covered(host) {
 			add(s.by[name])
 		}
 	}
@@ -91,17 +90,17 @@ func (s stating) configs(host string) (out []*config) {
 // If a server's host overlaps the given host, the domain is the more specific of both. Shared hosts that the given host
 // covers are domains of their own (config.shares).
 func (c *config) domains(host string) (out []string) {
-	covered := len(c.stated[host]) > 0
-	for pattern := range model.Wildcards(host) {
+	covered := false
+	for pattern := range model.Covering(host) {
 		covered = covered || len(c.stated[pattern]) > 0
 	}
-	if covered || len(c.stated["*"]) > 0 {
+	if covered {
 		out = append(out, host)
 	}
 	if !input.IsWildcard(host) {
 		return out
 	}
-	out = slices.AppendSeq(out, c.endings.covered(host))
+	out = slices.AppendSeq(out, c.endings.Covered(host))
 	for _, name := range c.elsewhere.Shared {
 		if len(c.stated[name]) == 0 && input.Covers(host, name) {
 			out = append(out, name)

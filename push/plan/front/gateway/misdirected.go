@@ -84,7 +84,7 @@ func (c *config) firstAdmitted() func(owner gateways.Server, domain string) (fir
 	}
 	return func(owner gateways.Server, domain string) (first gateways.Server, some bool) {
 		best := len(c.servers)
-		for pattern := range covering(domain) {
+		for pattern := range model.Covering(domain) {
 			for _, i := range leads[pattern] {
 				if i < best && owner.Admits(c.servers[i]) {
 					best = i
@@ -168,10 +168,7 @@ func (f *Front) decideMisdirected() {
 // serves reports whether a route configuration has a virtual host for a host, by its name or by a wildcard that covers
 // it.
 func (f *Front) serves(c *config, host string) bool {
-	if f.routes.Has(c.Config, host) {
-		return true
-	}
-	for pattern := range model.Wildcards(host) {
+	for pattern := range model.Covering(host) {
 		if f.routes.Has(c.Config, pattern) {
 			return true
 		}

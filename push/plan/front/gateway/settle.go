@@ -190,10 +190,7 @@ func statedNames(all []*demand) (out []statedName) {
 
 // picked returns the demand whose chain Envoy selects for connections with an SNI, or nil.
 func (s *settlement) picked(name string) *demand {
-	if d := s.owners[name]; d != nil {
-		return d
-	}
-	for pattern := range model.Wildcards(name) {
+	for pattern := range model.Covering(name) {
 		if d := s.owners[pattern]; d != nil {
 			return d
 		}

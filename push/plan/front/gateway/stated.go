@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"iter"
 	"slices"
 	"sort"
 	"strconv"
@@ -49,7 +48,7 @@ func (s stated) admits(server int, namespace, name string) bool {
 
 // allows is like admits, but also considers hosts that cover the name, and ignores the case of the name.
 func (s stated) allows(server int, namespace, name string) bool {
-	for pattern := range covering(strings.ToLower(name)) {
+	for pattern := range model.Covering(strings.ToLower(name)) {
 		if s.admits(server, namespace, pattern) {
 			return true
 		}
@@ -59,7 +58,7 @@ func (s stated) allows(server int, namespace, name string) bool {
 
 // covers reports whether a server has a host that equals or covers a domain.
 func (s stated) covers(server int, domain string) bool {
-	for pattern := range covering(domain) {
+	for pattern := range model.Covering(domain) {
 		if len(s.by(server, pattern)) > 0 {
 			return true
 		}
@@ -69,27 +68,13 @@ func (s stated) covers(server int, domain string) bool {
 
 // over returns the ascending indices of the servers with a host that equals or covers the domain.
 func (s stated) over(domain string) (indices []int) {
-	for pattern := range covering(domain) {
+	for pattern := range model.Covering(domain) {
 		for _, h := range s[pattern] {
 			indices = append(indices, h.server)
 		}
 	}
 	slices.Sort(indices)
 	return slices.Compact(indices)
-}
-
-// covering yields a domain and the wildcards that cover it.
-func covering(domain string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		if !yield(domain) {
-			return
-		}
-		for pattern := range model.Wildcards(domain) {
-			if !yield(pattern) {
-				return
-			}
-		}
-	}
 }
 
 // distinctOf returns the fields distinct and repeats of a route configuration.
